@@ -1,0 +1,232 @@
+"""What the facts so far add up to: State, and the fold that makes it.
+
+``fold`` is deterministic, costs O(1) a fact, looks at nothing else, and changes the state that it is
+given in place.  Only the journal calls it, and only the journal's state exists; everyone else gets a
+:class:`Snapshot`.  A law: folding the same facts gives equal states.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+import attrs
+
+from .._errors import Failure
+from .._facts import (
+    AbortRequested,
+    AgentEnd,
+    AgentStart,
+    Custom,
+    Fact,
+    MessageDelivered,
+    MessageEnd,
+    MessageQueued,
+    ModelCallEnd,
+    ModelCallFailed,
+    StopReason,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
+from .._messages import Message, Origin, ToolCall, ToolResult
+from .._middleware import Snapshot
+from .._model import NO_USAGE, Usage
+from .._options import Limits
+from ._transcript import Transcript
+
+__all__ = ["State", "fold"]
+
+
+@attrs.define
+class State:
+    """The fold of a log.  Read it freely, and leave the writing to :func:`fold`."""
+
+    head: int = 0
+    """How many facts were folded."""
+    transcript: Transcript = attrs.field(factory=Transcript)
+    queue: dict[str, MessageQueued] = attrs.field(factory=dict)
+    """Messages accepted and not yet delivered, in order of arrival."""
+    call_ids: set[str] = attrs.field(factory=set)
+    """The ids of all calls that the session has seen."""
+
+    # --- the run
+    run_id: str | None = None
+    limits: Limits = Limits()
+    run_began: int = 0
+    """Length of the transcript when the run began."""
+    turns: int = 0
+    """Turns that the run has begun."""
+    answers: int = 0
+    """Assistant messages that the run's model calls have ended with."""
+    usage: Usage = NO_USAGE
+    abort: AbortRequested | None = None
+    failure: Failure | None = None
+    """Why the run fails, if it does."""
+    last: TurnEnd | None = None
+    """The end of the run's latest complete turn."""
+    goes_on: bool = False
+    """The latest complete turn had calls, so a model must see their results."""
+    terminal: bool = False
+    """A terminal call ended ok."""
+    stop_reason: StopReason | None = None
+    """Of the latest run that ended."""
+
+    # --- the turn
+    turn: int = 0
+    """The number of the latest turn."""
+    turn_open: bool = False
+    attempts: int = 0
+    """Model calls of the turn that have ended, well or badly."""
+    repairs: int = 0
+    pauses: int = 0
+    answer: Message | None = None
+    """The latest assistant message of the turn, unless a repair asks for another."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the answer, in input order."""
+    started: list[ToolExecutionStart | None] = attrs.field(factory=list)
+    results: list[ToolResult | None] = attrs.field(factory=list)
+    """One place a call."""
+    missing: int = 0
+    """How many calls have no result yet."""
+
+    @property
+    def no_more_calls(self) -> bool:
+        """An abort with a finite grace was asked for: no further call starts."""
+        return self.abort is not None and self.abort.grace < math.inf
+
+    def queued(self, origin: Origin) -> list[str]:
+        """Ids of the queued messages of one kind, in order of arrival."""
+        return [queued.id for queued in self.queue.values() if queued.origin == origin]
+
+    def snapshot(self) -> Snapshot:
+        """A frozen view; nothing of the history is copied."""
+        waiting = sorted(self.queue.values(), key=lambda queued: queued.origin != "steer")
+        return Snapshot(
+            run_id=self.run_id,
+            turn=self.turn,
+            messages=self.transcript.view(),
+            pending=tuple(c for c, r in zip(self.calls, self.results, strict=True) if r is None),
+            queued=tuple(queued.message for queued in waiting),
+            usage=self.usage,
+            abort=self.abort,
+            stop_reason=self.stop_reason,
+        )
+
+
+def fold(state: State, fact: Fact) -> None:
+    """Let ``fact`` have happened."""
+    state.head += 1
+    match fact:
+        case ToolExecutionStart():
+            state.started[fact.index] = fact
+        case ToolExecutionEnd():
+            _call_ended(state, fact)
+        case MessageEnd():
+            _answered(state, fact)
+        case TurnStart():
+            state.turns += 1
+            state.turn = fact.number
+            state.turn_open = True
+            _clear_turn(state)
+        case TurnEnd():
+            _place_results(state)
+            state.turn_open = False
+            state.last = fact
+        case MessageQueued():
+            state.queue[fact.id] = fact
+        case MessageDelivered():
+            _deliver(state, fact.id)
+        case ModelCallFailed():
+            state.attempts += 1
+            state.usage += fact.usage
+        case ModelCallEnd():
+            state.usage += fact.usage
+        case AbortRequested():
+            state.abort = fact
+        case AgentStart():
+            _run_began(state, fact)
+        case AgentEnd():
+            state.run_id = None
+            state.stop_reason = fact.reason
+            state.failure = fact.error
+        case Custom():
+            pass
+        case _:
+            assert_never(fact)
+
+
+def _run_began(state: State, fact: AgentStart) -> None:
+    state.run_id = fact.place.run_id
+    state.limits = fact.limits
+    state.run_began = len(state.transcript)
+    state.turns = state.answers = 0
+    state.usage = NO_USAGE
+    state.abort = state.failure = state.last = None
+    state.goes_on = state.terminal = state.turn_open = False
+    _clear_turn(state)
+    for queued_id in fact.delivered:
+        _deliver(state, queued_id)
+    for message in fact.messages:
+        state.transcript.append(message)
+        state.call_ids.update(call.id for call in message.calls)
+
+
+def _clear_turn(state: State) -> None:
+    state.attempts = state.repairs = state.pauses = state.missing = 0
+    state.answer = None
+    state.calls = ()
+    state.started = []
+    state.results = []
+
+
+def _answered(state: State, fact: MessageEnd) -> None:
+    """An assistant message is whole."""
+    _place_results(state)  # the message of an error stands behind the results of its turn
+    message = fact.message
+    state.transcript.append(message)
+    state.attempts += 1
+    state.answers += 1
+    state.usage += fact.usage
+    state.answer = message
+    if fact.error is not None:
+        state.failure = fact.error
+    if message.finish_reason == "pause":
+        state.pauses += 1
+    calls = message.calls
+    state.calls = calls
+    state.call_ids.update([call.id for call in calls])
+    state.missing = len(calls)
+    state.started = [None] * len(calls)
+    state.results = [None] * len(calls)
+
+
+def _call_ended(state: State, fact: ToolExecutionEnd) -> None:
+    index = fact.index
+    if state.results[index] is None:
+        state.missing -= 1
+    state.results[index] = fact.result
+    start = state.started[index]
+    if start is not None and start.terminal and fact.result.status == "ok":
+        state.terminal = True
+
+
+def _place_results(state: State) -> None:
+    """Give the history the one message with all results of the turn."""
+    state.goes_on = bool(state.calls)
+    if state.calls:
+        state.transcript.append(Message("tool", tuple(r for r in state.results if r is not None)))
+        state.calls = ()
+        state.started = []
+        state.results = []
+        state.missing = 0
+
+
+def _deliver(state: State, queued_id: str) -> None:
+    queued = state.queue.pop(queued_id)
+    state.transcript.append(queued.message)
+    if queued.origin == "repair":
+        state.repairs += 1
+        state.answer = None
+        state.failure = None

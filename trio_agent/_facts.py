@@ -1,0 +1,260 @@
+"""What a session remembers: each class is something that happened, and its log is a list of them.
+
+A fact is shown to observers only after it is durable.  State is a fold over facts and nothing else,
+so whatever decides what a run does next must stand in one of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import attrs
+
+from ._errors import Failure
+from ._messages import Message, Origin, ToolResult
+from ._model import NO_USAGE, Usage
+from ._options import Effect, Limits
+
+__all__ = [
+    "AbortRequested",
+    "AgentEnd",
+    "AgentStart",
+    "Custom",
+    "Fact",
+    "MessageDelivered",
+    "MessageEnd",
+    "MessageQueued",
+    "ModelCallEnd",
+    "ModelCallFailed",
+    "Place",
+    "Stamped",
+    "StopReason",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "TurnEnd",
+    "TurnEndReason",
+    "TurnStart",
+    "kind_of",
+    "stamp",
+]
+
+TurnEndReason: TypeAlias = Literal[
+    "stop", "tool_use", "length", "refusal", "error", "aborted", "cancelled", "interrupted"
+]
+
+StopReason: TypeAlias = Literal[
+    "stop", "length", "refusal", "max_turns", "aborted", "cancelled", "interrupted", "error"
+]
+"""Why a run ended.  ``interrupted``: a crash cut it, and a later prompt settled it."""
+
+
+@attrs.frozen
+class Place:
+    """Where an event belongs: its run, its turn, and the calls above a sub-agent's run."""
+
+    run_id: str
+    turn: int
+    path: tuple[str, ...] = ()
+
+
+class Stamped:
+    """The stamp that the journal puts on every event that it takes, once.
+
+    Attributes:
+      seq: the place in the session's log, from 1; of an observation, that of the last fact before it.
+      time: seconds on the clock of the run's ``trio``; differences mean something, the value does not.
+    """
+
+    __slots__ = ("place", "seq", "time")
+    kind: ClassVar[str] = ""
+    seq: int
+    time: float
+    place: Place
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.kind = kind_of(cls)
+
+    @property
+    def run_id(self) -> str:
+        """The run it belongs to."""
+        return self.place.run_id
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn; 0 before a session's first."""
+        return self.place.turn
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The run ids and call ids above a sub-agent's run; empty for a run of its own."""
+        return self.place.path
+
+
+_set_seq: Final = Stamped.__dict__["seq"].__set__
+_set_time: Final = Stamped.__dict__["time"].__set__
+_set_place: Final = Stamped.__dict__["place"].__set__
+
+
+def stamp(event: Stamped, seq: int, time: float, place: Place) -> None:
+    """Put the stamp on a frozen event.  Only the journal and the reader of a log do this."""
+    _set_seq(event, seq)
+    _set_time(event, time)
+    _set_place(event, place)
+
+
+def kind_of(cls: type) -> str:
+    """The wire name of an event class: its name in snake case."""
+    return "".join("_" + c.lower() if c.isupper() else c for c in cls.__name__).lstrip("_")
+
+
+@attrs.frozen
+class AgentStart(Stamped):
+    """A run begins; the first event of it."""
+
+    messages: tuple[Message, ...]
+    """The input, in order; a history that came with it is settled and whole."""
+    limits: Limits = Limits()
+    context_window: int | None = None
+    delivered: tuple[str, ...] = ()
+    """Ids of queued messages that an earlier run left; they stand before the input."""
+
+
+@attrs.frozen
+class TurnStart(Stamped):
+    """A turn begins.  Numbers increase strictly in a session."""
+
+    number: int
+
+
+@attrs.frozen
+class ModelCallFailed(Stamped):
+    """An attempt failed and nothing of it is kept.  Spent is spent: its usage counts."""
+
+    attempt: int
+    error: Failure
+    usage: Usage = NO_USAGE
+
+
+@attrs.frozen
+class ModelCallEnd(Stamped):
+    """A model call of a hook ended; its answer is no message of the conversation, its usage counts."""
+
+    purpose: str
+    usage: Usage = NO_USAGE
+    error: Failure | None = None
+
+
+@attrs.frozen
+class MessageEnd(Stamped):
+    """A message is whole.
+
+    Of assistant messages it is a fact.  Of tool results (role ``tool``) it is an observation: there
+    the fact is :class:`ToolExecutionEnd`, and the history gets one message at the turn's end.
+    """
+
+    message: Message
+    usage: Usage = NO_USAGE
+    """What the call that made it used."""
+    error: Failure | None = None
+    """The cause, if the finish reason is ``error`` or ``malformed``."""
+
+
+@attrs.frozen
+class ToolExecutionStart(Stamped):
+    """A call is accepted.  Durable before the effect of a ``once`` call begins."""
+
+    call_id: str
+    index: int
+    """Place of the call in its message."""
+    name: str
+    effect: Effect
+    idempotency_key: str
+    terminal: bool = False
+
+
+@attrs.frozen
+class ToolExecutionEnd(Stamped):
+    """A call has its result: exactly one a call, in completion order."""
+
+    result: ToolResult
+    index: int
+    duration: float = 0.0
+    """Seconds from its start; 0 if it never started."""
+    recovered: bool = False
+    """Settled later, on behalf of a run that could not."""
+
+
+@attrs.frozen
+class Custom(Stamped):
+    """What a tool or a middleware wants to be remembered or seen."""
+
+    name: str
+    data: Mapping[str, Any]  # Any: JSON
+    call_id: str | None = None
+
+
+@attrs.frozen
+class MessageQueued(Stamped):
+    """A steer, a follow-up or a repair is accepted; it will be delivered once."""
+
+    id: str
+    origin: Origin
+    message: Message
+    interrupt: bool = False
+    """It asks to cut the calls that are running."""
+
+
+@attrs.frozen
+class MessageDelivered(Stamped):
+    """A queued message takes its place in the history."""
+
+    id: str
+
+
+@attrs.frozen
+class AbortRequested(Stamped):
+    """Someone asked the run to end; again only for a stronger wish."""
+
+    grace: float = math.inf
+    """Seconds that running work is given; infinite: to the end of the turn, and its calls run."""
+    reason: str | None = None
+
+
+@attrs.frozen
+class TurnEnd(Stamped):
+    """A turn is complete: every call of it has its result."""
+
+    number: int
+    reason: TurnEndReason
+    stop: bool = False
+    """What ``should_stop_after_turn`` said."""
+
+
+@attrs.frozen
+class AgentEnd(Stamped):
+    """The run is over: exactly once, last, whatever happened."""
+
+    reason: StopReason
+    usage: Usage = NO_USAGE
+    error: Failure | None = None
+
+
+Fact: TypeAlias = (
+    AgentStart
+    | TurnStart
+    | ModelCallFailed
+    | ModelCallEnd
+    | MessageEnd
+    | ToolExecutionStart
+    | ToolExecutionEnd
+    | Custom
+    | MessageQueued
+    | MessageDelivered
+    | AbortRequested
+    | TurnEnd
+    | AgentEnd
+)
+

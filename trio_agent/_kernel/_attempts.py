@@ -1,0 +1,84 @@
+"""One attempt at a model call: its stream, its time limits, and what is kept when it is cut.
+
+Knows nothing of retry; :mod:`._model_phase` owns that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import attrs
+import trio
+
+from .._core._assembler import Answer, StreamAssembler
+from .._errors import ProviderError
+from .._events import MessageStart
+from .._model import ModelChunk, ModelRequest
+from .._middleware import CallModel
+from .._options import Retry
+from ._journal import Journal
+
+__all__ = ["Attempt"]
+
+
+@final
+class Attempt:
+    """Streams one answer.
+
+    Attributes:
+      assembler: what has come so far; also after a failure or a cut.
+      shown: whether observers have seen the message's start.
+    """
+
+    __slots__ = ("_grain", "_idle", "_journal", "_last", "_limits", "_now", "_shows", "assembler", "message_id", "shown")
+
+    def __init__(self, message_id: str, journal: Journal | None, retry: Retry, *, shows: bool = True) -> None:
+        self.message_id = message_id
+        self.assembler = StreamAssembler(message_id)
+        self.shown = False
+        self._journal = journal
+        self._shows = shows and journal is not None
+        self._now = trio.lowlevel.current_clock().current_time if journal is None else journal.now
+        self._idle = retry.idle
+        # Moving a deadline costs more than a chunk does: it is moved when a hundredth of the limit has passed.
+        self._grain = retry.idle / 100
+        self._last = -math.inf
+        self._limits = trio.CancelScope(deadline=self._now() + retry.first_event)
+
+    async def stream(self, call: CallModel, request: ModelRequest) -> Answer:
+        """Call the model and return its whole answer.  A checkpoint if the provider is one.
+
+        Raises:
+          ProviderError: it failed; ``STALLED`` if a time limit passed, ``PARTIAL_STREAM`` if it ended early.
+          OutputError: the answer is larger than any answer may be.
+        """
+        with self._limits:
+            await call(request, self.receive)
+        if self._limits.cancelled_caught:
+            if self._last == -math.inf:
+                raise ProviderError("no event came in time for the first one", code="STALLED")
+            raise ProviderError(f"no event came for {self._idle:g} s in mid-stream", code="STALLED")
+        return self.assembler.finish()
+
+    def receive(self, chunk: ModelChunk) -> None:
+        """Take one chunk: what the provider calls ``emit``."""
+        now = self._now()
+        if now > self._last + self._grain:
+            self._last = now
+            self._limits.deadline = now + self._idle + self._grain
+        journal = self._journal
+        if self._shows and journal is not None and journal.watched:
+            delta = self.assembler.receive(chunk, True)
+            if not self.shown and self.assembler.started:
+                self.show_start(journal)
+            if delta is not None:
+                journal.emit(delta)
+        else:
+            self.assembler.receive(chunk, False)
+
+    def show_start(self, journal: Journal) -> None:
+        """Show that the message begins, if nobody has been shown yet."""
+        if not self.shown:
+            self.shown = True
+            journal.emit(MessageStart(self.message_id, "assistant"))

@@ -1,0 +1,35 @@
+"""The assembled blueprint of a run: everything that an agent has decided before the run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from .._middleware import Middleware
+from .._options import Limits, Retry, Sampling
+from .._ports import Codec, Dispatcher, Listener, ModelProvider, SessionStore
+
+__all__ = ["KernelConfig"]
+
+
+@attrs.frozen
+class KernelConfig:
+    """What the kernel needs to know, by its ports."""
+
+    model: ModelProvider
+    dispatcher: Dispatcher
+    codec: Codec
+    ids: Callable[[], str]
+    """Makes ids that are used once: of runs, sessions and queued messages."""
+    system: str | None = None
+    middleware: tuple[Middleware, ...] = ()
+    limits: Limits = Limits()
+    max_parallel_tools: int = 10
+    retry: Retry = attrs.field(factory=Retry)
+    sampling: Sampling = Sampling()
+    reasoning: str | None = None
+    settle_timeout: float = 5
+    """Seconds that a settlement may take."""
+    listeners: tuple[Listener, ...] = ()
+    store: SessionStore | None = None

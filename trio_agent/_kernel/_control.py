@@ -1,0 +1,125 @@
+"""The scopes of one run, and who may cut them: abort, cancel_call, interrupt, leaving, failing.
+
+Whose cancellation it was is decided by scope identity and by what stands here, never by catching
+``Cancelled`` and never by its reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Protocol, final
+
+import trio
+
+from .._facts import AbortRequested
+from ._journal import Journal
+
+__all__ = ["CallsOfTurn", "Control"]
+
+
+class CallsOfTurn(Protocol):
+    """The tool phase, as far as it can be cut from outside."""
+
+    def drain(self) -> None: ...
+    def cancel(self, call_id: str) -> bool: ...
+    def interrupt(self) -> None: ...
+    def still_running(self) -> tuple[str, ...]: ...
+
+
+@final
+class Control:
+    """One run's scopes.
+
+    Attributes:
+      scope: all steps of the run are performed inside it; settlement happens outside.
+      cause: the exception that ends the run with an error.
+      reachable: somebody holds the run and may cut single calls of it; otherwise they need no scopes.
+      left: the caller left the block before the run was done.
+      ended: the run's last event was posted; its verbs are closed.
+      tools: the tool phase under way, if one is.
+    """
+
+    __slots__ = ("_abort_by", "_journal", "_settle_by", "_wait", "cause", "ended", "left", "reachable", "scope", "settle_timeout", "tools")
+
+    def __init__(self, settle_timeout: float) -> None:
+        self.scope = trio.CancelScope()
+        self.cause: BaseException | None = None
+        self.reachable = True
+        self.left = False
+        self.ended = False
+        self.tools: CallsOfTurn | None = None
+        self.settle_timeout = settle_timeout
+        self._settle_by: float | None = None
+        self._abort_by = math.inf
+        self._wait: trio.CancelScope | None = None
+        self._journal: Journal | None = None
+
+    def attach(self, journal: Journal) -> None:
+        """The journal that aborts are posted to."""
+        self._journal = journal
+
+    # --- cutting -------------------------------------------------------------------------------------
+
+    def abort(self, grace: float, reason: str | None) -> bool:
+        """Ask for the end; a fact, if it is stronger than what was asked for.  Returns whether it was."""
+        journal = self._journal
+        if self.ended or journal is None:
+            return False
+        deadline = trio.current_time() + grace
+        if journal.state.abort is not None and deadline >= self._abort_by:
+            return False
+        self._abort_by = deadline
+        if self.tools is not None:
+            self.tools.drain()  # a call that has started has started before this
+        journal.post(AbortRequested(float(grace), reason))
+        if grace <= 0:
+            self.scope.cancel()
+        else:
+            self.scope.deadline = min(self.scope.deadline, deadline)
+        if self._wait is not None:
+            self._wait.cancel()
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with ``error``; the first cause counts."""
+        if self.cause is None:
+            self.cause = error
+        self.scope.cancel()
+
+    def leave(self) -> None:
+        """The caller is gone."""
+        self.left = True
+        self.scope.cancel()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether a further call may start."""
+        abort = self._journal.state.abort if self._journal is not None else None
+        return (abort is None or abort.grace == math.inf) and not self.scope.cancel_called
+
+    # --- waiting -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a wait with nothing in flight: any abort ends it.
+
+        Entering it with an abort pending ends it at its first checkpoint.
+        """
+        with trio.CancelScope() as scope:
+            if self._journal is not None and self._journal.state.abort is not None:
+                scope.cancel()
+            self._wait = scope
+            try:
+                yield
+            finally:
+                self._wait = None
+
+    # --- settling ------------------------------------------------------------------------------------
+
+    def settle_deadline(self) -> float:
+        """The one absolute deadline of the run's settlement; it is set when it is first asked for."""
+        if self._settle_by is None:
+            self._settle_by = trio.current_time() + self.settle_timeout
+        return self._settle_by

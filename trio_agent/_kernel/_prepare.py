@@ -1,0 +1,130 @@
+"""Announce a turn's calls and prepare them, strictly serially and in input order.
+
+A call that fails here has its result at once, and an end without a start.  Nothing here runs a tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import final
+
+import attrs
+
+from .._errors import describe, failure_in
+from .._events import ToolUse
+from .._facts import ToolExecutionEnd
+from .._messages import ToolCall, ToolResult
+from .._middleware import Block, Replace
+from .._ports import Dispatcher, PreparedCall
+from ._chain import Chain, hook_failed
+from ._control import Control
+from ._journal import Journal
+
+__all__ = ["Preparation", "after_result"]
+
+
+@final
+class Preparation:
+    """The first half of the tool phase."""
+
+    __slots__ = ("_chain", "_control", "_dispatcher", "_journal")
+
+    def __init__(self, dispatcher: Dispatcher, chain: Chain, control: Control, journal: Journal) -> None:
+        self._dispatcher = dispatcher
+        self._chain = chain
+        self._control = control
+        self._journal = journal
+
+    async def prepare(self) -> list[tuple[int, PreparedCall]]:
+        """The calls of the open turn that may run.  A checkpoint only if a hook is one.
+
+        After an abort with a finite grace it stops where it is: settlement answers the rest.
+        """
+        journal = self._journal
+        state = journal.state
+        answer = state.answer
+        cut_off = answer is not None and answer.finish_reason == "length"
+        if journal.watched:
+            for call in state.calls:
+                journal.emit(ToolUse(call))
+        ready: list[tuple[int, PreparedCall]] = []
+        gated = bool(self._chain.before_tool_call)
+        prepare = self._dispatcher.prepare
+        for index, call in enumerate(state.calls):
+            if cut_off:
+                await self._refuse(index, ToolResult.of(call.id, "truncated"))
+                continue
+            prepared = prepare(call)
+            if gated and type(prepared) is not ToolResult:
+                if not self._control.may_start:
+                    break
+                prepared = await self._pass_gates(call, prepared)
+            if isinstance(prepared, ToolResult):
+                await self._refuse(index, prepared)
+            else:
+                ready.append((index, prepared))
+        return ready
+
+    async def _pass_gates(self, call: ToolCall, prepared: PreparedCall | ToolResult) -> PreparedCall | ToolResult:
+        """Ask each ``before_tool_call`` hook; one that raises keeps its gate closed."""
+        for hook in self._chain.before_tool_call:
+            if isinstance(prepared, ToolResult):
+                break
+            try:
+                answer = await hook(self._chain.context, prepared)
+            except Exception as error:
+                return ToolResult.of(call.id, "denied", hook_failed(hook, error).message)
+            except BaseExceptionGroup as group:
+                return ToolResult.of(call.id, "denied", hook_failed(hook, failure_in(group)).message)
+            match answer:
+                case None:
+                    pass
+                case Block(reason):
+                    return ToolResult.of(call.id, "denied", reason)
+                case Replace(value):
+                    prepared = self._replaced(call, value)
+                case _:
+                    text = f"expected None, Block or Replace from {hook.__qualname__}, got {type(answer).__name__}"
+                    return ToolResult.of(call.id, "denied", text)
+        return prepared
+
+    def _replaced(self, call: ToolCall, value: object) -> PreparedCall | ToolResult:
+        """The call with another input, validated again."""
+        try:
+            arguments = json.dumps(value, default=_mapping)
+        except (TypeError, ValueError, RecursionError) as error:
+            return ToolResult.of(call.id, "denied", f"a hook replaced the input by what is no JSON: {describe(error)}")
+        return self._dispatcher.prepare(attrs.evolve(call, arguments=arguments))
+
+    async def _refuse(self, index: int, result: ToolResult) -> None:
+        if self._chain.after_tool_result:
+            result = await after_result(self._chain, result)
+        if self._journal.state.results[index] is None:
+            self._journal.post(ToolExecutionEnd(result, index))
+
+
+def _mapping(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+async def after_result(chain: Chain, result: ToolResult) -> ToolResult:
+    """The result after all ``after_tool_result`` hooks; one that raises makes it an error result."""
+    for hook in chain.after_tool_result:
+        try:
+            changed = await hook(chain.context, result)
+        except Exception as error:
+            return _failed(result, hook, error)
+        except BaseExceptionGroup as group:
+            return _failed(result, hook, failure_in(group))
+        if changed is not None:
+            result = attrs.evolve(changed, call_id=result.call_id)
+    return result
+
+
+def _failed(result: ToolResult, hook: object, error: Exception) -> ToolResult:
+    # A refused call must not seem to have run: its status says that it did not.
+    status = "error" if result.status == "ok" else result.status
+    return ToolResult.of(result.call_id, status, hook_failed(hook, error).message)

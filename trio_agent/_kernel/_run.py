@@ -1,0 +1,365 @@
+"""One run is one nursery: what the caller holds of it.
+
+Nothing of ours runs in the caller's task but ``__aenter__``, ``__anext__`` and ``__aexit__``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Final, final
+
+import attrs
+import trio
+
+from .._core._settle import close_run, close_turn
+from .._errors import AgentError, Failure, OutputError, RequestError, RunCancelled, RunEnded
+from .._events import Event
+from .._facts import AgentStart, Fact, MessageQueued, StopReason
+from .._messages import Message, Origin
+from .._middleware import Snapshot
+from .._model import Usage
+from .._ports import Listener
+from ._chain import Chain, RunContext
+from ._config import KernelConfig
+from ._control import Control
+from ._journal import Journal, OnListenerError
+from ._loop import Loop
+from ._model_phase import ModelPhase
+from ._subscription import Subscription
+from ._tool_phase import ToolPhase
+
+__all__ = ["Run", "RunResult"]
+
+_LOG: Final = logging.getLogger("trio_agent")
+
+
+@attrs.frozen
+class RunResult:
+    """What a run came to."""
+
+    messages: tuple[Message, ...]
+    """This run's, its input included."""
+    text: str
+    """Of the last assistant message."""
+    usage: Usage
+    """Summed over all model calls, failed ones included."""
+    stop_reason: StopReason
+    error: BaseException | None
+    """The cause of ``error``; a :class:`RunCancelled` after ``aborted`` and ``cancelled``; else ``None``."""
+    turns: int
+    undelivered: tuple[Message, ...] = ()
+    """Messages that were accepted and that no turn came for."""
+
+    def raise_for_error(self) -> RunResult:
+        """Raise :attr:`error` if there is one; else return the result itself."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+@final
+class Run:
+    """A run; made by ``agent.run(...)``, entered once.
+
+    Leaving the block early cancels the run and waits for its settlement; after the block nothing of the
+    run is left behind, and :attr:`result` is set.  An exception of the body leaves as that very object.
+    """
+
+    def __init__(self, config: KernelConfig, messages: tuple[Message, ...], session: str | None) -> None:
+        self._config = config
+        self._messages = messages
+        self._borrowed = session is not None
+        self._session_id = session if session is not None else config.ids()
+        self._control = Control(config.settle_timeout)
+        self._journal = Journal(self._session_id, config.store, self._control.fail)
+        self._control.attach(self._journal)
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._nursery: trio.Nursery | None = None
+        self._done: trio.Event | None = None
+        self._over = False
+        self._finishing = False
+        self._reader: Subscription | None = None
+        self._result: RunResult | None = None
+        self._run_id = ""
+
+    # --- the block -----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Run:
+        """Begin the run.  A checkpoint only if there is a store.
+
+        Raises:
+          StoreFailed: the session's log cannot be read.
+          RuntimeError: the run was entered before.
+        """
+        if self._nursery_manager is not None:
+            raise RuntimeError("a run is entered once; make another with agent.run(...)")
+        self._nursery_manager = manager = trio.open_nursery()
+        journal, config = self._journal, self._config
+        await journal.open()
+        self._run_id = run_id = config.ids()
+        context = RunContext(journal, self._session_id, run_id)
+        chain = Chain.compose(config.middleware, context, journal)
+        models = ModelPhase(config, chain, self._control, journal)
+        context.attach(models.ask)
+        tools = ToolPhase(config.dispatcher, chain, self._control, journal, context, config.max_parallel_tools)
+        loop = Loop(journal, self._control, chain, models, tools)
+        self._nursery = nursery = await manager.__aenter__()
+        # From here on nothing waits until the body runs.
+        journal.start(nursery)
+        for listener in config.listeners:
+            journal.listen(listener, None, "fail")
+        if journal.state.run_id is not None:
+            self._settle_crashed()
+        left = tuple(journal.state.queue)
+        journal.begin_run(run_id)
+        journal.post(AgentStart(self._messages, config.limits, config.model.context_window, left))
+        nursery.start_soon(self._main, loop)
+        return self
+
+    def _settle_crashed(self) -> None:
+        """The log stops in mid-run: settle that run, as it would have settled itself."""
+        journal = self._journal
+        journal.post(*close_turn(journal.state, "interrupted", recovered=True))
+        journal.post(*close_run(journal.state, "interrupted"))
+
+    async def _main(self, loop: Loop) -> None:
+        try:
+            await loop.run()
+        finally:
+            self._over = True
+            self._result = self._make_result()
+            if self._done is not None:
+                self._done.set()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        manager = self._nursery_manager
+        assert manager is not None
+        if not self._over and not (self._finishing and error is None):
+            self._control.leave()
+            self._journal.settle_by(self._control.settle_deadline())
+            self._watch_settlement()
+        try:
+            swallowed = await manager.__aexit__(kind, error, traceback)
+        except BaseException as raised:
+            leaves = _leaves(raised)
+            if error is not None and any(each is error for each in leaves):
+                for each in leaves:
+                    if each is not error and not isinstance(each, trio.Cancelled):
+                        error.add_note(f"while leaving the run: {type(each).__name__}: {each}")
+                return False
+            raise next((each for each in leaves if not isinstance(each, trio.Cancelled)), leaves[0]) from None
+        return bool(swallowed)
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Run:
+        if self._reader is None:
+            self._reader = self._entered().read()
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event.  A checkpoint; a cut loses no event, and the iteration may go on.
+
+        Raises:
+          StopAsyncIteration: the run is over and everything was read.
+          trio.BusyResourceError: another task iterates over this run; use :meth:`events` for one more reader.
+        """
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._entered().read()
+        return await reader.__anext__()
+
+    def events(self) -> Subscription:
+        """One more reader.  From ``agent_start`` on, if made before the first ``await`` in the block; else from now."""
+        return self._entered().read()
+
+    def subscribe(
+        self, listener: Listener, kinds: Collection[str] | None = None, on_error: OnListenerError = "fail"
+    ) -> Callable[[], None]:
+        """Have ``listener`` awaited with each event, in order; when the run is done it has handled the last.
+
+        Args:
+          kinds: wire names of the events that it wants, such as ``"turn_end"``; all by default.
+          on_error: what a raise does: end the run with ``LISTENER_FAILED``, or only detach the listener.
+
+        Returns:
+          What unsubscribes it.
+        """
+        return self._entered().listen(listener, kinds, on_error)
+
+    async def wait(self) -> RunResult:
+        """Wait, without reading, until the run is done; then leaving the block cuts nothing.  A checkpoint.
+
+        Raises:
+          RuntimeError: called inside a listener, which the run itself waits for.
+        """
+        if self._entered().in_listener:
+            raise RuntimeError("a listener must not wait for the run: the run waits for the listener")
+        if self._done is None:
+            self._done = trio.Event()
+            if self._over:
+                self._done.set()
+        await self._done.wait()
+        return self.result
+
+    def drain(self) -> None:
+        """Nobody will hold the run: leaving the block means to wait for its own end.  For ``send``."""
+        self._finishing = True
+        self._control.reachable = False
+
+    @property
+    def result(self) -> RunResult:
+        """What the run came to; always set after the block.
+
+        Raises:
+          RuntimeError: the run is not done yet.
+        """
+        if self._result is None:
+            raise RuntimeError("the run is not done: wait for it, or leave the block")
+        return self._result
+
+    @property
+    def state(self) -> Snapshot:
+        """A frozen snapshot of what the run has come to."""
+        return self._journal.state.snapshot()
+
+    @property
+    def log(self) -> Sequence[Fact]:
+        """The facts so far, if the run has no store; with one, read them there."""
+        return tuple(self._journal.log)
+
+    @property
+    def session_id(self) -> str:
+        """The session whose log the run is written to."""
+        return self._session_id
+
+    # --- verbs ---------------------------------------------------------------------------------------
+
+    async def steer(self, message: str | Message, *, interrupt: bool = False) -> None:
+        """Tell the model something at the start of the next turn, always after the results.
+
+        A checkpoint; durable when it returns.  Cancelled, the message may or may not have been accepted;
+        accepted means delivered once, or in ``result.undelivered``.
+
+        Args:
+          interrupt: first cut the calls that are running; while the model streams it changes nothing.
+
+        Raises:
+          RunEnded: the run is over; nothing was accepted.
+          StoreFailed: the message is accepted and not durable; the run ends.
+        """
+        await self._queue("steer", message, interrupt)
+
+    async def follow_up(self, message: str | Message) -> None:
+        """Tell the model something when the run would otherwise stop.  The rest as with :meth:`steer`."""
+        await self._queue("follow_up", message, False)
+
+    async def _queue(self, origin: Origin, message: str | Message, interrupt: bool) -> None:
+        journal = self._entered()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._control.ended:
+            raise RunEnded("the run is over: the message was not accepted")
+        if isinstance(message, str):
+            message = Message("user", message)
+        if message.role != "user" or not message.content:
+            raise RequestError(f"expected a user message with content, got role {message.role!r}")
+        queued = MessageQueued(self._config.ids(), origin, attrs.evolve(message, origin=origin), interrupt)
+        journal.post(queued)
+        if interrupt and self._control.tools is not None:
+            self._control.tools.interrupt()
+        await journal.committed()
+
+    def abort(self, grace: float = math.inf, reason: str | None = None) -> None:
+        """Ask the run to end at a turn boundary.  Idempotent; a later, stronger abort overrides.
+
+        Args:
+          grace: seconds for what is under way.  Infinite: the turn goes on to its end, tools included.
+            Finite: the stream and the calls that run have that long, and no further call starts.  0: now.
+          reason: for the log.
+
+        Raises:
+          ValueError: ``grace`` is negative or not a number.
+        """
+        if not grace >= 0:
+            raise ValueError(f"grace must be a number of seconds >= 0, got {grace!r}")
+        self._entered()
+        if self._control.abort(grace, reason) and grace < math.inf:
+            self._watch_settlement()
+
+    def cancel_call(self, call_id: str) -> bool:
+        """Cut one call of the turn; its siblings and the run go on.
+
+        A running call gets the result ``interrupted``, one that has not started ``not_run``.
+
+        Returns:
+          Whether there was such a call without a result.
+        """
+        self._entered()
+        tools = self._control.tools
+        return tools is not None and tools.cancel(call_id)
+
+    # --- within --------------------------------------------------------------------------------------
+
+    def _entered(self) -> Journal:
+        if self._nursery is None:
+            raise RuntimeError("the run has not begun: use it inside `async with agent.run(...) as run`")
+        return self._journal
+
+    def _watch_settlement(self) -> None:
+        """Have it said, after the settle time, which calls will not stop."""
+        if self._nursery is not None and not self._over:
+            self._nursery.start_soon(self._watch)
+
+    async def _watch(self) -> None:
+        # What a tool shields, nothing can stop: the block waits for it, and somebody should know why.
+        done = self._done
+        if done is None:
+            done = self._done = trio.Event()
+        if self._over:
+            return
+        abort = self._journal.state.abort
+        grace = 0.0 if abort is None or self._control.left else abort.grace
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + grace + self._config.settle_timeout) as scope:
+            await done.wait()
+        if scope.cancelled_caught and self._control.tools is not None:
+            for call in self._control.tools.still_running():
+                text = f"{call} was cut and is still running after {self._config.settle_timeout:g} s"
+                self._journal.diagnose("CALL_WILL_NOT_STOP", text)
+                _LOG.warning("%s; leaving the run waits for it", text)
+
+    def _make_result(self) -> RunResult:
+        state = self._journal.state
+        messages = tuple(state.transcript[state.run_began :])
+        stop_reason: StopReason = state.stop_reason or "cancelled"
+        error: BaseException | None = self._control.cause or self._journal.failed
+        if error is not None:
+            stop_reason = "error"
+        elif stop_reason == "error":
+            error = _as_error(state.failure)
+        elif stop_reason in ("aborted", "cancelled"):
+            error = RunCancelled(f"the run was {stop_reason}")
+        answers = [message for message in messages if message.role == "assistant"]
+        waiting = () if self._borrowed else state.snapshot().queued
+        return RunResult(
+            messages, answers[-1].text if answers else "", state.usage, stop_reason, error, state.turns, waiting
+        )
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [each for inner in error.exceptions for each in _leaves(inner)]
+    return [error]
+
+
+def _as_error(failure: Failure | None) -> AgentError:
+    """An exception for a failure that the log tells of, and that was no exception in this process."""
+    if failure is None:
+        return AgentError("the run failed")
+    kind = OutputError if failure.code.startswith("MALFORMED") else AgentError
+    return kind(failure.message, code=failure.code)

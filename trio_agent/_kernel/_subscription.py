@@ -1,0 +1,129 @@
+"""One reader's queue of events.  Putting never blocks; unread neighbouring deltas are merged without loss.
+
+Knows nothing of facts, stores or runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+import attrs
+import trio
+
+from .._events import Event, ReasoningDelta, TextDelta, ToolCallDelta
+from .._facts import stamp
+
+__all__ = ["Subscription"]
+
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})
+
+_BREATH: Final = 64
+"""How many events a reader takes from a backlog before it lets other tasks run."""
+
+
+@attrs.define(eq=False)
+class _Merged:
+    """Neighbouring deltas of one text.  A list of parts: joining at each would be quadratic."""
+
+    first: TextDelta | ReasoningDelta | ToolCallDelta
+    parts: list[str]
+    last: TextDelta | ReasoningDelta | ToolCallDelta
+
+    def join(self) -> Event:
+        merged = attrs.evolve(self.first, text="".join(self.parts))
+        stamp(merged, self.last.seq, self.last.time, self.last.place)
+        return merged
+
+
+def _continues(first: Event, delta: Event) -> bool:
+    """Whether ``delta`` is more of the text that ``first`` began."""
+    match first, delta:
+        case TextDelta(), TextDelta():
+            return first.message_id == delta.message_id
+        case ReasoningDelta(), ReasoningDelta():
+            return first.message_id == delta.message_id
+        case ToolCallDelta(), ToolCallDelta():
+            return (
+                first.message_id == delta.message_id and first.index == delta.index and first.name == delta.name
+            )
+        case _:
+            return False
+
+
+@final
+class Subscription:
+    """An async iterator over a run's events; made by ``run.events()`` or by iterating over the run.
+
+    It ends after ``agent_end``.  A deadline or cancellation around one receive loses no event, and the
+    iteration may go on.  Leaving the loop leaves it open: what comes is kept, deltas merged, until the
+    run is over.
+    """
+
+    __slots__ = ("_closed", "_items", "_streak", "_waiting")
+
+    def __init__(self) -> None:
+        self._items: deque[Event | _Merged] = deque()
+        self._closed = False
+        self._streak = 0
+        self._waiting: trio.Event | None = None
+
+    def put(self, event: Event) -> None:
+        """Hand over one event.  For the journal."""
+        items = self._items
+        if items and type(event) in _DELTAS:
+            tail = items[-1]
+            if type(tail) is _Merged:
+                if _continues(tail.first, event):
+                    tail.parts.append(event.text)  # type: ignore[union-attr]  # _continues is no TypeGuard of two
+                    tail.last = event  # type: ignore[assignment]
+                    return
+            elif _continues(tail, event):  # type: ignore[arg-type]  # not a _Merged
+                items[-1] = _Merged(tail, [tail.text, event.text], event)  # type: ignore[arg-type, union-attr]
+                return
+        items.append(event)
+        if self._waiting is not None:
+            self._waiting.set()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Nothing more comes.  For the journal."""
+        self._closed = True
+        if self._waiting is not None:
+            self._waiting.set()
+            self._waiting = None
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event.  A checkpoint.
+
+        Raises:
+          StopAsyncIteration: the run is over and everything was read.
+          trio.BusyResourceError: another task is waiting for an event of this subscription.
+        """
+        items = self._items
+        if items:
+            self._streak += 1
+            if self._streak < _BREATH:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            else:
+                self._streak = 0
+                await trio.lowlevel.checkpoint()
+        else:
+            self._streak = 0
+            if self._closed:
+                await trio.lowlevel.checkpoint()
+                raise StopAsyncIteration
+            if self._waiting is not None:
+                raise trio.BusyResourceError("another task is waiting for an event of this subscription")
+            self._waiting = trio.Event()
+            try:
+                await self._waiting.wait()
+            finally:
+                self._waiting = None
+            if not items:
+                raise StopAsyncIteration
+        item = items.popleft()
+        return item.join() if type(item) is _Merged else item

@@ -1,0 +1,111 @@
+"""What a running tool may ask of its run; closed in the step that sends the call's end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast, final
+
+import trio
+
+from .._events import DiagnosticCode, ToolExecutionUpdate
+from .._facts import Custom
+from .._messages import ToolResult
+from .._ports import PreparedCall
+from ._chain import checked_json
+
+if TYPE_CHECKING:
+    from ._tool_phase import ToolPhase
+
+__all__ = ["CallContext"]
+
+
+@final
+class CallContext:
+    """One call that is running: its handle for the tool, and its slot for the kernel.
+
+    Attributes:
+      held: the converted result, from the tool's return on; a cut after that does not lose it.
+      timed: the scope of the call's own timeout, if it has one.
+      abandoned: its thread goes on without it, and keeps its token.
+    """
+
+    __slots__ = ("_phase", "abandoned", "began", "closed", "held", "idempotency_key", "index", "prepared", "timed")
+
+    def __init__(self, phase: ToolPhase, index: int, prepared: PreparedCall, idempotency_key: str) -> None:
+        self._phase = phase
+        self.closed = False
+        self.index = index
+        self.prepared = prepared
+        self.idempotency_key = idempotency_key
+        self.began = 0.0
+        self.held: ToolResult | None = None
+        self.timed: trio.CancelScope | None = None
+        self.abandoned = False
+
+    @property
+    def call_id(self) -> str:
+        return self.prepared.call.id
+
+    @property
+    def session_id(self) -> str:
+        return self._phase.context.session_id
+
+    @property
+    def scratch(self) -> dict[str, Any]:  # Any: the tools' own
+        return self._phase.context.scratch
+
+    def progress(self, data: object) -> None:
+        """Show progress."""
+        self._say(ToolExecutionUpdate(self.call_id, data))
+
+    def emit(self, name: str, data: Mapping[str, Any]) -> None:  # Any: JSON
+        """Log a custom fact."""
+        self._say(Custom(name, checked_json(data), self.call_id))
+
+    def _say(self, event: ToolExecutionUpdate | Custom) -> None:
+        if _in_trio():
+            self._say_here(event)
+        else:
+            trio.from_thread.run_sync(self._say_here, event)
+
+    def _say_here(self, event: ToolExecutionUpdate | Custom) -> None:
+        if self.closed:
+            self._phase.late(self.prepared.call)
+        elif type(event) is Custom or self._phase.journal.watched:
+            self._phase.say(event)
+
+    def diagnose(self, code: str, text: str) -> None:
+        """Show a diagnostic about this call."""
+        self._phase.journal.diagnose(cast(DiagnosticCode, code), f"{self.prepared.call.name} ({self.call_id}): {text}")
+
+    def close(self) -> None:
+        """Drop what is said from now on."""
+        self.closed = True
+
+    # --- for dispatchers -----------------------------------------------------------------------------
+
+    def thread_deadline(self) -> float:
+        """Until when a thread that was cut may be waited for."""
+        if self.timed is not None and self.timed.cancel_called:
+            return -math.inf
+        return self._phase.cut_deadline(self)
+
+    def abandon(self) -> Callable[[], None]:
+        """Leave the thread to itself, and its token taken."""
+        self.abandoned = True
+        self.diagnose("THREAD_ABANDONED", "its thread cannot be stopped and goes on; its result will be dropped")
+        limiter = self._phase.limiter
+
+        def ended() -> None:
+            limiter.release_on_behalf_of(self)
+
+        return ended
+
+
+def _in_trio() -> bool:
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True

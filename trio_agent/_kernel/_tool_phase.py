@@ -1,0 +1,367 @@
+"""One turn's tools: run in parallel, told in completion order, returned in input order.
+
+Knows nothing of schemas or permissions; preparation has seen to those.  Workers pull calls from one
+iterator, so ten thousand calls cost ten tasks; what they say goes, in the order in which it happens,
+onto the run's one memory channel, and the loop's task drains it and posts.  The post is the slot:
+completion order is the order of posts, input order that of the calls, and the first end of a call counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias, final
+
+import outcome
+import trio
+
+from .._errors import FatalToolError, StoreFailed, describe, failure_in, leaf
+from .._events import ToolExecutionUpdate
+from .._facts import Custom, ToolExecutionEnd, ToolExecutionStart
+from .._messages import ToolCall, ToolResult
+from .._ports import Dispatcher, PreparedCall
+from ._chain import Chain, RunContext
+from ._control import Control
+from ._journal import Journal
+from ._lanes import Lanes, needs_lanes
+from ._prepare import Preparation, after_result
+from ._tool_context import CallContext
+
+__all__ = ["ToolPhase"]
+
+Said: TypeAlias = ToolExecutionStart | ToolExecutionUpdate | Custom | ToolExecutionEnd | trio.Event | None
+"""What workers put on the channel.  An event asks to be set when all before it is posted; ``None``: a
+worker is done."""
+
+BREATH: Final = 8
+"""How many calls that never wait a worker runs before it lets other tasks run."""
+
+
+@final
+class ToolPhase:
+    """The second half of the tool phase, and what of it can be cut from outside."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        chain: Chain,
+        control: Control,
+        journal: Journal,
+        context: RunContext,
+        max_parallel: int,
+    ) -> None:
+        self.journal = journal
+        self.control = control
+        self.context = context
+        self.limiter = trio.CapacityLimiter(max_parallel)
+        self._width = max_parallel
+        self._chain = chain
+        self._dispatcher = dispatcher
+        self._preparation = Preparation(dispatcher, chain, control, journal)
+        self._invoke = chain.around_tool(self._invoke_tool)
+        self._send, self._receive = trio.open_memory_channel[Said](math.inf)
+        self._queue: Iterator[CallContext] = iter(())
+        self._lanes: Lanes | None = None
+        self._running: dict[str, tuple[CallContext, trio.CancelScope | None]] = {}
+        self._invoked: dict[str, CallContext] = {}
+        self._interrupted = False
+        self._alone = False
+        self._rounds = 0
+        self._done = 0
+        self._wake: trio.Event | None = None
+
+    # --- the phase, in the loop's task ---------------------------------------------------------------
+
+    async def perform(self) -> None:
+        """Prepare and run the calls of the open turn.  A checkpoint only if a tool or hook is one.
+
+        Cancelled: what has ended is posted; settlement answers the rest.
+        """
+        self._interrupted = False
+        self.control.tools = self
+        try:
+            ready = await self._preparation.prepare()
+            await self._execute(ready)
+        finally:
+            self.drain()
+            self.control.tools = None
+
+    async def _execute(self, ready: list[tuple[int, PreparedCall]]) -> None:
+        state = self.journal.state
+        prefix = f"{state.run_id}.{state.turn}."
+        calls = [CallContext(self, index, prepared, f"{prefix}{index}") for index, prepared in ready]
+        lanes = Lanes(calls) if len(calls) > 1 and needs_lanes(calls) else None
+        self._lanes = lanes
+        self._queue = iter(calls)
+        if len(calls) == 1:
+            self._alone = True
+            try:
+                await self._work()
+            finally:
+                self._alone = False
+            return
+        if not calls:
+            return
+        width = min(self._width, len(calls))
+        self._done = 0
+        async with trio.open_nursery() as nursery:
+            for _ in range(width):
+                nursery.start_soon(self._worker)
+            while self._done < width:
+                self._wake = trio.Event()
+                await self._wake.wait()
+                self.drain()
+
+    def drain(self) -> None:
+        """Post all that the workers have said so far; whoever posts something of its own does it first.
+
+        The loop waits for an event and not in ``receive``: a channel hands its item to a task that waits
+        there before the task runs, and draining past that item would turn the order around.
+        """
+        self._rounds += 1
+        with contextlib.suppress(trio.WouldBlock):
+            while True:
+                self._post(self._receive.receive_nowait())
+
+    def _post(self, said: Said) -> None:
+        match said:
+            case ToolExecutionEnd():
+                if self.journal.state.results[said.index] is None:
+                    self.journal.post(said)
+            case ToolExecutionStart() | Custom():
+                self.journal.post(said)
+            case ToolExecutionUpdate():
+                self.journal.emit(said)
+            case trio.Event():
+                said.set()
+            case None:
+                self._done += 1
+
+    # --- a worker ------------------------------------------------------------------------------------
+
+    def say(self, said: Said) -> None:
+        """Say it in order: at once if the loop's own task runs the call, else by the channel."""
+        if self._alone:
+            self._post(said)
+        else:
+            self._tell(said)
+
+    def _tell(self, said: Said) -> None:
+        self._send.send_nowait(said)
+        if self._wake is not None:
+            self._wake.set()
+            self._wake = None
+
+    async def _worker(self) -> None:
+        try:
+            await self._work()
+        finally:
+            self._tell(None)
+
+    async def _work(self) -> None:
+        """Pull calls until none is left; a cut of one call ends its scope, and a new one pulls on."""
+        call = await self._next()
+        while call is not None:
+            if not self.control.reachable:
+                call = await self._pull(call, None)
+                continue
+            scope = trio.CancelScope()
+            with scope:
+                call = await self._pull(call, scope)
+            if scope.cancelled_caught:
+                call = await self._next()
+
+    async def _pull(self, call: CallContext, scope: trio.CancelScope | None) -> CallContext | None:
+        """Run calls one after the other.  Returns the next one if the scope was cut and none is left in it."""
+        streak, rounds = 0, self._rounds
+        while True:
+            await self._run_call(call, scope)
+            following = await self._next()
+            if following is None or (scope is not None and scope.cancel_called):
+                return following
+            call = following
+            streak = streak + 1 if rounds == self._rounds else 0
+            rounds = self._rounds
+            if streak == BREATH:
+                streak = 0
+                await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _next(self) -> CallContext | None:
+        while self.control.may_start and not self._interrupted:
+            call = next(self._queue, None) if self._lanes is None else await self._lanes.take()
+            if call is None:
+                return None
+            if self.journal.state.results[call.index] is None:
+                if self.control.may_start and not self._interrupted:
+                    return call
+                break
+            self._let_others_run(call)
+        if self._lanes is not None:
+            self._lanes.stop()
+        return None
+
+    async def _run_call(self, call: CallContext, scope: trio.CancelScope | None) -> None:
+        """One call under its token, from its start to its end."""
+        limiter = self.limiter
+        try:
+            limiter.acquire_on_behalf_of_nowait(call)
+        except trio.WouldBlock:  # threads that were abandoned hold tokens
+            await limiter.acquire_on_behalf_of(call)
+            if not self.control.may_start:
+                limiter.release_on_behalf_of(call)
+                return
+        self._running[call.call_id] = call, scope
+        call.began = self.journal.now()
+        result: ToolResult | None = None
+        try:
+            prepared = call.prepared
+            effect = prepared.effect
+            self.say(
+                ToolExecutionStart(
+                    prepared.call.id, call.index, prepared.call.name, effect, call.idempotency_key, prepared.terminal
+                )
+            )
+            if effect == "once" and self.journal.durable and not await self._accepted(call):
+                return
+            result = self._outcome(await self._guarded(call), call)
+            if self._chain.after_tool_result:
+                call.held = result
+                result = None
+                result = await after_result(self._chain, call.held)
+        finally:
+            # What the tool returned is not lost by a cut in what follows it.
+            result = result or call.held
+            if result is None and not call.closed and scope is not None and scope.cancel_called:
+                result = ToolResult.of(call.call_id, "interrupted")
+            if result is not None:
+                self._end(call, result)
+            del self._running[call.call_id]
+            if not call.abandoned:
+                limiter.release_on_behalf_of(call)
+
+    async def _accepted(self, call: CallContext) -> bool:
+        """Wait until the start is durable.  Cut here, before its effect, the call is ``not_run``."""
+        accepted = False
+        try:
+            if not self._alone:
+                posted = trio.Event()
+                self.say(posted)
+                await posted.wait()
+            await self.journal.committed()
+            accepted = True
+        except StoreFailed:
+            pass  # it has ended the run, and says so itself
+        finally:
+            if not accepted:
+                self._end(call, ToolResult.of(call.call_id, "not_run"))
+        return accepted
+
+    def _end(self, call: CallContext, result: ToolResult) -> None:
+        """Say the end, and close the call's context in the same step."""
+        call.close()
+        self.say(ToolExecutionEnd(result, call.index, self.journal.now() - call.began))
+        self._let_others_run(call)
+
+    def _let_others_run(self, call: CallContext) -> None:
+        if self._lanes is not None:
+            self._lanes.ended(call)
+
+    # --- the guard -----------------------------------------------------------------------------------
+
+    async def _guarded(self, call: CallContext) -> outcome.Outcome[ToolResult]:
+        """What the tool and its wrappers came to.  A cancellation is no outcome, and goes on."""
+        self._invoked[call.call_id] = call
+        try:
+            return outcome.Value(await self._invoke(call.prepared))
+        except Exception as error:
+            return outcome.Error(leaf(error))
+        except BaseExceptionGroup as group:
+            failures = group.subgroup(Exception)
+            if failures is not None:
+                call.held = _failed(call.call_id, leaf(failures))
+            return outcome.Error(failure_in(group))
+        finally:
+            del self._invoked[call.call_id]
+
+    async def _invoke_tool(self, prepared: PreparedCall) -> ToolResult:
+        """The innermost of the wrappers: dispatch, under the tool's own timeout if it has one."""
+        call = self._invoked[prepared.call.id]
+        if prepared.timeout is None:
+            call.held = await self._dispatcher.dispatch(prepared, call)
+            return call.held
+        with trio.move_on_after(prepared.timeout) as call.timed:
+            call.held = await self._dispatcher.dispatch(prepared, call)
+        timed_out = call.timed.cancelled_caught
+        call.timed = None
+        if timed_out or call.held is None:
+            call.held = ToolResult.of(prepared.call.id, "timed_out", f"Its limit is {prepared.timeout:g} s.")
+        return call.held
+
+    def _outcome(self, got: outcome.Outcome[ToolResult], call: CallContext) -> ToolResult:
+        if isinstance(got, outcome.Value):
+            return got.value
+        error = got.error
+        fatal = _fatal(error)
+        if fatal is not None:
+            self.control.fail(fatal)
+        return _failed(call.call_id, error)
+
+    # --- cut from outside ----------------------------------------------------------------------------
+
+    def cancel(self, call_id: str) -> bool:
+        """Cut one call of the turn: a running one is ``interrupted``, a waiting one ``not_run``."""
+        self.drain()
+        running = self._running.get(call_id)
+        if running is not None:
+            _cut(running[1])
+            return True
+        return self._leave_out(lambda call: call.id == call_id)
+
+    def interrupt(self) -> None:
+        """Cut all running calls, and start no other of this turn; those are ``not_run``."""
+        self.drain()
+        self._interrupted = True
+        for _, scope in self._running.values():
+            _cut(scope)
+        self._leave_out(lambda call: call.id not in self._running)
+
+    def _leave_out(self, which: Callable[[ToolCall], bool]) -> bool:
+        """Give ``not_run`` to calls that have neither started nor ended; returns whether there were any."""
+        state = self.journal.state
+        found = False
+        for index, call in enumerate(state.calls):
+            if state.results[index] is None and which(call):
+                self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
+                found = True
+        return found
+
+    def still_running(self) -> tuple[str, ...]:
+        """The calls that were started and have not ended, as ``name (id)``."""
+        return tuple(f"{call.prepared.call.name} ({call.call_id})" for call, _ in self._running.values())
+
+    def cut_deadline(self, call: CallContext) -> float:
+        """Until when what a cut call cannot stop is waited for.  A cut of one call is no settlement."""
+        _, scope = self._running[call.call_id]
+        if scope is not None and scope.cancel_called and not self.control.scope.cancel_called:
+            return self.journal.now() + self.control.settle_timeout
+        return self.control.settle_deadline()
+
+    def late(self, call: ToolCall) -> None:
+        """A tool said something after its call had ended."""
+        self.journal.diagnose("LATE_UPDATE", f"{call.name} ({call.id}) said something after its end; it was dropped")
+
+
+def _cut(scope: trio.CancelScope | None) -> None:
+    assert scope is not None  # whoever can ask for this makes the run reachable
+    scope.cancel()
+
+
+def _failed(call_id: str, error: BaseException) -> ToolResult:
+    return ToolResult.of(call_id, "error", describe(error))
+
+
+def _fatal(error: BaseException) -> FatalToolError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((fatal for e in error.exceptions if (fatal := _fatal(e)) is not None), None)
+    return error if isinstance(error, FatalToolError) else None

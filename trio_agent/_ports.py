@@ -1,0 +1,278 @@
+"""Every seam of the house on one page.
+
+The kernel knows models, tools, codecs and stores only as these protocols; whatever satisfies one may
+take its place.  Each says who calls it, in which task, and what a raise does to the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import attrs
+
+from ._errors import ErrorCode, ProviderError
+from ._events import Event
+from ._facts import Fact
+from ._messages import Message, ToolCall, ToolResult
+from ._model import ModelChunk, ModelRequest, ToolSpec
+from ._options import Effect
+
+__all__ = [
+    "Codec",
+    "Decoded",
+    "Dispatcher",
+    "Emit",
+    "Listener",
+    "ModelProvider",
+    "PreparedCall",
+    "SessionStore",
+    "ToolContext",
+    "Wire",
+    "WireRequest",
+    "WireResponse",
+]
+
+Emit: TypeAlias = Callable[[ModelChunk], None]
+"""Where a provider puts its chunks.  Synchronous, never blocks."""
+
+Listener: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Called with each event in order, in the announcer's task.  It may await; it delays what is shown and
+never what is written.  ``steer`` works inside; waiting for the run does not (``RuntimeError``)."""
+
+
+@runtime_checkable
+class ModelProvider(Protocol):
+    """A model.  The kernel calls :meth:`stream` in the loop's task, once an attempt."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name, for events and errors."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def context_window(self) -> int | None:
+        """Tokens that fit into one request, if known."""
+        ...
+
+    async def stream(self, request: ModelRequest, emit: Emit) -> None:
+        """Make one call: ``emit`` each chunk, :class:`Finish` last, and return.
+
+        A checkpoint.  Cancelled at any moment, it leaves nothing open.
+
+        Raises:
+          ProviderError: the call failed, before or after some chunks.  Anything else that it raises
+            ends the run with ``INTERNAL`` and is not retried.
+        """
+        ...
+
+
+@attrs.frozen
+class Decoded:
+    """What a codec made of an answer."""
+
+    message: Message
+    code: ErrorCode | None = None
+    """``MALFORMED_TOOL_CALL`` or ``MALFORMED_OUTPUT`` if it could not be read."""
+    error: str = ""
+    """What is wrong with it, for the model to read."""
+
+
+class Codec(Protocol):
+    """Translates between our messages and what a model can speak.  Pure; called by the model phase."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether deltas may be shown as they come; otherwise the answer is buffered."""
+        ...
+
+    def encode(self, request: ModelRequest) -> ModelRequest:
+        """The request as the model shall get it."""
+        ...
+
+    def decode(self, message: Message, request: ModelRequest) -> Decoded:
+        """The answer as the kernel shall have it.  ``request`` is the one given to :meth:`encode`."""
+        ...
+
+    def repair(self, error: str, attempt: int) -> str:
+        """What to tell the model after an answer that could not be read.  ``attempt`` counts from 1."""
+        ...
+
+
+@attrs.frozen
+class WireRequest:
+    """One HTTP request, without the address of the server and without its key."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+class WireResponse(Protocol):
+    """Reads one answer, byte by byte if need be."""
+
+    def receive(self, data: bytes) -> Sequence[ModelChunk]:
+        """The chunks that ``data`` completes.
+
+        Raises:
+          ProviderError: the stream says that the call failed, or what came is not the protocol.
+        """
+        ...
+
+    def end(self) -> Sequence[ModelChunk]:
+        """The connection has ended: the chunks that were held back, :class:`Finish` last.
+
+        Raises:
+          ProviderError: ``PARTIAL_STREAM`` if it ended too early, ``PROVIDER_DISCONNECT`` if nothing came.
+        """
+        ...
+
+
+class Wire(Protocol):
+    """The protocol of one vendor, pure: our requests to bytes, and bytes to our chunks."""
+
+    def request(self, request: ModelRequest, model: str) -> WireRequest:
+        """What to send."""
+        ...
+
+    def response(self, request: ModelRequest, content_type: str) -> WireResponse:
+        """A reader for one answer to ``request`` whose HTTP status was a success."""
+        ...
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer with another HTTP status means."""
+        ...
+
+
+@attrs.frozen
+class PreparedCall:
+    """A call that was looked up, parsed and validated.  Only a dispatcher makes one."""
+
+    call: ToolCall
+    input: Mapping[str, Any]  # Any: the validated JSON, as hooks see it
+    effect: Effect = "once"
+    lanes: tuple[str, ...] = ()
+    """It runs when it is the first, in input order, of each of these."""
+    exclusive: bool = False
+    """It runs alone among the calls of its turn."""
+    timeout: float | None = None
+    """Seconds."""
+    terminal: bool = False
+    """If it ends ok, the run stops after this turn."""
+    payload: Any = None  # Any: the dispatcher's own; nobody else looks at it
+
+
+class ToolContext(Protocol):
+    """What a tool may ask of the run that called it.  Usable from the tool's thread, if it has one.
+
+    Closed in the step that sends the call's end: what is said later is dropped and counted.
+    """
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call."""
+        ...
+
+    @property
+    def idempotency_key(self) -> str:
+        """``<run>.<turn>.<index>``: the same whenever this call is run again."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """The session that the run belongs to."""
+        ...
+
+    @property
+    def scratch(self) -> dict[str, Any]:  # Any: the tools' own
+        """A dict that all tools and hooks of the run share."""
+        ...
+
+    def progress(self, data: object) -> None:
+        """Show progress as a ``tool_execution_update``.  Never blocks in the loop's thread."""
+        ...
+
+    def emit(self, name: str, data: Mapping[str, Any]) -> None:  # Any: JSON
+        """Log a ``custom`` fact.  ``data`` must be JSON.
+
+        Raises:
+          ValueError: it is not.
+        """
+        ...
+
+    def diagnose(self, code: str, text: str) -> None:
+        """Show a diagnostic about this call."""
+        ...
+
+    def thread_deadline(self) -> float:
+        """Until when a thread that was cut may be waited for, on ``trio``'s clock.
+
+        ``-inf`` after the call's own timeout: do not wait.  For dispatchers.
+        """
+        ...
+
+    def abandon(self) -> Callable[[], None]:
+        """Say that the call's thread goes on without it; its token stays taken.
+
+        Returns:
+          What to call, in ``trio``'s thread, when the thread has ended.  For dispatchers.
+        """
+        ...
+
+
+class Dispatcher(Protocol):
+    """The one seam through which all effects leave the kernel."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools, as models are told of them.  The same object each time."""
+        ...
+
+    def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
+        """Find the tool, parse and validate the arguments; never run anything.
+
+        Called by the loop's task, in input order.  Whatever is wrong with the call is a result; a
+        raise ends the run with ``INTERNAL``.
+        """
+        ...
+
+    async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
+        """Run the call in the worker's task and convert what it returns.
+
+        A checkpoint only if the tool is one.  What the tool raises goes through as it is: the kernel
+        makes it a result.
+        """
+        ...
+
+
+class SessionStore(Protocol):
+    """Where the log of a session is kept.  Called by the session's writer task, under a shield."""
+
+    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
+        """Write ``facts`` after position ``expected_head``.
+
+        A checkpoint.  Atomic under cancellation: if it raises :exc:`trio.Cancelled`, nothing was written.
+
+        Args:
+          expected_head: position of the last fact that the caller has seen; 0 for a new session.
+
+        Returns:
+          The new head, ``expected_head + len(facts)``.
+
+        Raises:
+          SessionConflict: someone else wrote meanwhile.  Nothing was written.
+        """
+        ...
+
+    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
+        """All facts after position ``after``, in order; empty for an unknown session.
+
+        Raises:
+          SessionCorrupt: a record cannot be read; the message names its place.
+        """
+        ...

@@ -1,0 +1,82 @@
+"""The written form of facts: one line of JSON each, with a schema version.
+
+The one place where facts become text and text becomes facts.  Knows nothing of files or databases.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+from ._errors import SessionCorrupt
+from ._facts import Fact, Place, kind_of, stamp
+from ._messages import Block, ResultBlock
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+__all__ = ["SCHEMA_VERSION", "read_fact", "write_fact"]
+
+SCHEMA_VERSION: Final = 1
+
+_FACTS: Final[dict[str, type[Fact]]] = {kind_of(cls): cls for cls in get_args(Fact)}
+
+
+@functools.cache
+def _converter() -> Converter:
+    # cattrs is imported at the first use: a run whose log is volatile never needs it.
+    from cattrs import Converter
+    from cattrs.strategies import configure_tagged_union
+
+    converter = Converter(detailed_validation=False, forbid_extra_keys=True)
+    converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode("ascii"))
+    converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value, validate=True))
+    converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
+    converter.register_structure_hook(float, lambda value, _: float(value) if isinstance(value, str) else value)
+    for union in (Block, ResultBlock):
+        configure_tagged_union(union, converter, tag_name="type", tag_generator=kind_of)
+    return converter
+
+
+def write_fact(fact: Fact) -> str:
+    """The fact as one line of JSON, its stamp included."""
+    place = fact.place
+    record: dict[str, Any] = {
+        "v": SCHEMA_VERSION,
+        "kind": fact.kind,
+        "seq": fact.seq,
+        "time": fact.time,
+        "run": place.run_id,
+        "turn": place.turn,
+    }
+    if place.path:
+        record["path"] = place.path
+    record["data"] = _converter().unstructure(fact)
+    return json.dumps(record, separators=(",", ":"))
+
+
+def read_fact(text: str) -> Fact:
+    """The fact that a line says.
+
+    Raises:
+      SessionCorrupt: the line is not a fact that this version can read; the message says why.
+    """
+    try:
+        record = cast("dict[str, Any]", json.loads(text))
+        version = record["v"]
+        if version != SCHEMA_VERSION:
+            raise SessionCorrupt(f"a record has schema version {version!r}; this version reads {SCHEMA_VERSION}")
+        kind = record["kind"]
+        if kind not in _FACTS:
+            raise SessionCorrupt(f"a record has the unknown kind {kind!r}")
+        fact: Fact = _converter().structure(record["data"], _FACTS[kind])
+        place = Place(str(record["run"]), int(record["turn"]), tuple(record.get("path", ())))
+        stamp(fact, int(record["seq"]), float(record["time"]), place)
+    except SessionCorrupt:
+        raise
+    except Exception as error:  # cattrs raises whatever the value's own code raises
+        raise SessionCorrupt(f"a record cannot be read: {type(error).__name__}: {error}") from error
+    return fact

@@ -1,0 +1,182 @@
+"""Models by vendor: where a vendor's server is, which environment variable holds its key, how its wire differs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from .._errors import ConfigError
+from .._ports import Wire
+from ..wires import OpenAIChatWire
+from ._client_group import HTTPClient
+from ._http import HTTPProvider
+
+__all__ = ["OpenAI", "from_name"]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+
+
+@attrs.frozen
+class Vendor:
+    """One vendor that speaks chat completions."""
+
+    base_url: str
+    key: str
+    """The environment variable that holds the key."""
+    wire: OpenAIChatWire
+
+
+VENDORS: Final[Mapping[str, Vendor]] = {
+    "cerebras": Vendor("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", OpenAIChatWire(vendor="cerebras")),
+    "deepseek": Vendor(
+        "https://api.deepseek.com",
+        "DEEPSEEK_API_KEY",
+        OpenAIChatWire(max_tokens_field="max_tokens", send_reasoning=True, vendor="deepseek"),
+    ),
+    "groq": Vendor("https://api.groq.com/openai/v1", "GROQ_API_KEY", OpenAIChatWire(vendor="groq")),
+    "mistral": Vendor(
+        "https://api.mistral.ai/v1",
+        "MISTRAL_API_KEY",
+        OpenAIChatWire(
+            max_tokens_field="max_tokens",
+            stream_usage=False,
+            required_choice="any",
+            short_call_ids=True,
+            vendor="mistral",
+        ),
+    ),
+    "openai": Vendor(OPENAI_URL, "OPENAI_API_KEY", OpenAIChatWire(vendor="openai")),
+    "openrouter": Vendor(
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        OpenAIChatWire(max_tokens_field="max_tokens", vendor="openrouter"),
+    ),
+    "xai": Vendor("https://api.x.ai/v1", "XAI_API_KEY", OpenAIChatWire(vendor="xai")),
+}
+
+AZURE: Final = ".openai.azure.com"
+
+COMPATIBLE: Final = OpenAIChatWire(max_tokens_field="max_tokens")
+"""For a server of which nothing is known but that it speaks chat completions."""
+
+
+def OpenAI(  # noqa: N802  # it makes a provider, and is named for the vendor
+    model: str,
+    *,
+    base_url: str = OPENAI_URL,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+    wire: Wire | None = None,
+) -> HTTPProvider:
+    """A model of OpenAI, or of any server that speaks chat completions.
+
+    Args:
+      model: such as ``"gpt-4o-mini"``.
+      base_url: of the server, without ``/chat/completions``.
+      api_key: by default ``OPENAI_API_KEY`` of the environment, which is sent to OpenAI only: with another
+        ``base_url`` a key is optional, and must be given here.
+      client: see :class:`HTTPProvider`.
+      headers: sent with every request.
+      context_window: tokens that fit into one request, if known.
+      wire: by default the one that suits the server at ``base_url``.
+
+    Raises:
+      ConfigError: there is no key for OpenAI, or ``base_url`` cannot be used.
+    """
+    return _provider(
+        "openai",
+        model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=wire,
+    )
+
+
+def from_name(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+) -> HTTPProvider:
+    """The model called ``name``: the vendor, a colon, and the vendor's name for it: ``"openai:gpt-4o-mini"``.
+
+    With a ``base_url`` the server there is asked instead of the vendor's, in the vendor's protocol; then a
+    key is optional, and none is taken from the environment.
+
+    Raises:
+      ConfigError: the vendor is not known, the name has no model, or there is no key.
+    """
+    vendor, colon, model = name.partition(":")
+    if not colon or not model.strip():
+        raise ConfigError(f"a model is named vendor:model, such as 'openai:gpt-4o-mini', got {name!r}")
+    if vendor not in VENDORS:
+        raise ConfigError(f"no vendor is called {vendor!r}; known are {', '.join(sorted(VENDORS))}")
+    return _provider(
+        vendor,
+        model,
+        base_url=base_url if base_url is not None else VENDORS[vendor].base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=None,
+    )
+
+
+def _provider(
+    name: str,
+    model: str,
+    *,
+    base_url: str,
+    api_key: str | None,
+    client: HTTPClient | None,
+    headers: Mapping[str, str] | None,
+    context_window: int | None,
+    wire: Wire | None,
+) -> HTTPProvider:
+    vendor = VENDORS[name]
+    if base_url.rstrip("/") == vendor.base_url and api_key is None:
+        # Only here: the vendor's key is nobody else's business.
+        api_key = os.environ.get(vendor.key)
+        if not (api_key or "").strip():
+            raise ConfigError(f"no key for {name}: set {vendor.key}, or give api_key")
+    if wire is None:
+        wire = vendor.wire if name != "openai" else _wire_at(base_url)
+    return HTTPProvider(
+        wire,
+        model=model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        name=name,
+        headers=headers,
+        context_window=context_window,
+    )
+
+
+def _wire_at(base_url: str) -> OpenAIChatWire:
+    """The wire that suits the server at ``base_url``."""
+    host = _host(base_url)
+    for vendor in VENDORS.values():
+        if host == _host(vendor.base_url):
+            return vendor.wire
+    return VENDORS["openai"].wire if host.endswith(AZURE) else COMPATIBLE
+
+
+def _host(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:  # the provider refuses it, naming it
+        return ""

@@ -1,0 +1,54 @@
+"""What a docstring says of a function and of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+__all__ = ["Documentation", "first_paragraph", "read_docstring"]
+
+# A line such as "Args:", "Parameters" over dashes, ":param x: ..." or "@param x ...": only such a docstring has
+# parts that need a parser, and only then the parser is imported.
+_SECTION: Final = re.compile(r"^\s*(?:[A-Z][A-Za-z ]*:\s*$|-{3,}\s*$|[:@][a-z]+)", re.MULTILINE)
+
+
+@attrs.frozen
+class Documentation:
+    """A docstring, taken apart."""
+
+    description: str = ""
+    parameters: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+
+def read_docstring(text: str | None) -> Documentation:
+    """Take a docstring apart: Google, NumPy, reStructuredText and Epydoc styles are told apart by themselves.
+
+    The description is what stands before the sections.  A docstring whose sections cannot be read is
+    one long description.
+    """
+    if text is None or not text.strip():
+        return Documentation()
+    text = inspect.cleandoc(text)
+    if _SECTION.search(text) is None:
+        return Documentation(text)
+    import docstring_parser
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return Documentation(text)
+    parameters = {
+        param.arg_name.lstrip("*"): inspect.cleandoc(param.description) for param in parsed.params if param.description
+    }
+    return Documentation((parsed.description or "").strip(), parameters)
+
+
+def first_paragraph(text: str | None) -> str:
+    """The first paragraph of a docstring, on one line."""
+    if text is None:
+        return ""
+    return " ".join(inspect.cleandoc(text).split("\n\n", 1)[0].split())

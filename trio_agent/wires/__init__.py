@@ -1,0 +1,21 @@
+"""The protocols of the vendors, pure: our requests to bytes, and bytes to our chunks."""
+
+from __future__ import annotations
+
+from ._classify import RULES as RULES
+from ._classify import ErrorRule as ErrorRule
+from ._classify import classify as classify
+from ._openai_chat import OpenAIChatWire as OpenAIChatWire
+from ._redact import redact as redact
+from ._sse import EventStreamDecoder as EventStreamDecoder
+from ._sse import ServerSentEvent as ServerSentEvent
+
+__all__ = [
+    "RULES",
+    "ErrorRule",
+    "EventStreamDecoder",
+    "OpenAIChatWire",
+    "ServerSentEvent",
+    "classify",
+    "redact",
+]
