@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import attrs
 
@@ -38,10 +38,10 @@ class Agent:
     """
 
     model: ModelProvider
-    tools: Sequence[Tool] = attrs.field(default=(), kw_only=True, converter=tuple)
+    tools: Sequence[Tool] = attrs.field(default=(), kw_only=True)
     system: str | None = attrs.field(default=None, kw_only=True)
     codec: Codec = attrs.field(factory=NativeCodec, kw_only=True)
-    middleware: Sequence[Middleware] = attrs.field(default=(), kw_only=True, converter=tuple)
+    middleware: Sequence[Middleware] = attrs.field(default=(), kw_only=True)
     store: SessionStore | None = attrs.field(default=None, kw_only=True)
     """``None``: a volatile log that dies with its run."""
     max_turns: int = attrs.field(default=50, kw_only=True)
@@ -56,7 +56,7 @@ class Agent:
     follow_up: QueueMode = attrs.field(default="one", kw_only=True)
     settle_timeout: float = attrs.field(default=5, kw_only=True)
     """Seconds that a settlement may take."""
-    listeners: Sequence[Listener] = attrs.field(default=(), kw_only=True, converter=tuple)
+    listeners: Sequence[Listener] = attrs.field(default=(), kw_only=True)
     dispatcher: Dispatcher | None = attrs.field(default=None, kw_only=True)
     """Where calls run; ``None``: in this process."""
     name: str = attrs.field(default="agent", kw_only=True)
@@ -76,9 +76,7 @@ class Agent:
             ids=self.ids,
             system=self.system,
             middleware=tuple(self.middleware),
-            limits=Limits(
-                self.max_turns, self.max_decode_retries, self.steering, self.follow_up, self.tool_choice
-            ),
+            limits=Limits(self.max_turns, self.max_decode_retries, self.steering, self.follow_up, self.tool_choice),
             max_parallel_tools=self.max_parallel_tools,
             retry=self.retry,
             sampling=self.sampling,
@@ -158,32 +156,33 @@ class Agent:
     # --- checks --------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if not isinstance(self.model, ModelProvider):
-            raise ConfigError(f"model: expected a ModelProvider, got {_kind(self.model)}")
-        for tool in self.tools:
-            if not isinstance(tool, Tool):
-                raise ConfigError(f"tools: expected Tools, as made by @tool, got {_kind(tool)}")
-        for middleware in self.middleware:
-            if not isinstance(middleware, Middleware):
-                raise ConfigError(f"middleware: expected Middleware objects, got {_kind(middleware)}")
-        if self.dispatcher is not None and self.tools:
-            raise ConfigError("dispatcher: it brings its own tools; leave out the option tools")
-        if self.system is not None and not isinstance(self.system, str):
-            raise ConfigError(f"system: expected a str, got {_kind(self.system)}")
+        _expect("model", self.model, ModelProvider)
+        _expect_all("tools", self.tools, Tool)
+        _expect_all("middleware", self.middleware, Middleware)
+        if self.dispatcher is not None:
+            _expect("dispatcher", self.dispatcher, Dispatcher)
+            if self.tools:
+                raise ConfigError("dispatcher: it brings its own tools; leave out the option tools")
+        _expect("codec", self.codec, Codec)
+        if self.store is not None:
+            _expect("store", self.store, SessionStore)
+        for name in ("system", "reasoning"):
+            if getattr(self, name) is not None:
+                _expect(name, getattr(self, name), str)
+        _expect("name", self.name, str)
+        if not callable(self.ids):
+            raise ConfigError(f"ids: expected a callable that makes ids, got {_kind(self.ids)}")
         _whole("max_turns", self.max_turns, 1)
         _whole("max_parallel_tools", self.max_parallel_tools, 1)
         _whole("max_decode_retries", self.max_decode_retries, 0)
         for name in ("steering", "follow_up"):
             if getattr(self, name) not in ("one", "all"):
                 raise ConfigError(f"{name}: expected 'one' or 'all', got {getattr(self, name)!r}")
-        if not isinstance(self.settle_timeout, int | float) or not self.settle_timeout >= 0:
+        if not _is_seconds(self.settle_timeout):
             raise ConfigError(f"settle_timeout: expected a number of seconds >= 0, got {self.settle_timeout!r}")
-        for name, kind in (("retry", Retry), ("sampling", Sampling)):
-            if not isinstance(getattr(self, name), kind):
-                raise ConfigError(f"{name}: expected a {kind.__name__}, got {_kind(getattr(self, name))}")
-        for listener in self.listeners:
-            if not callable(listener):
-                raise ConfigError(f"listeners: expected async callables, got {_kind(listener)}")
+        _expect("retry", self.retry, Retry)
+        _expect("sampling", self.sampling, Sampling)
+        _expect_all("listeners", self.listeners, Callable)
 
     @staticmethod
     def _check_tool_choice(choice: object, known: set[str]) -> None:
@@ -195,6 +194,22 @@ class Agent:
         elif choice not in known:
             names = ", ".join(sorted(known)) or "none"
             raise ConfigError(f"tool_choice: expected auto, none, required or a tool's name ({names}), got {choice!r}")
+
+
+def _expect(name: str, value: object, kind: Any) -> None:  # Any: a class or a protocol
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name}: expected a {kind.__name__}, got {_kind(value)}")
+
+
+def _expect_all(name: str, values: object, kind: Any) -> None:
+    if not isinstance(values, list | tuple):
+        raise ConfigError(f"{name}: expected a list or tuple, got {_kind(values)}")
+    for index, value in enumerate(cast("Sequence[object]", values)):
+        _expect(f"{name}[{index}]", value, kind)
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
 
 
 def _kind(value: object) -> str:

@@ -24,7 +24,7 @@ anyone's exception.  Errors are inert: creating one logs nothing and looks at no
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, cast
 
 import attrs
 
@@ -226,10 +226,13 @@ class Failure:
 
 
 def describe(error: BaseException, limit: int = MAX_BODY) -> str:
-    """``ClassName: text`` of an exception, bounded; of a group, its leaves.  Never raises, whatever
-    ``__str__`` does."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(describe(e, limit) for e in error.exceptions[:8])[: 2 * limit]
+    """``ClassName: text`` of an exception, bounded; of a group, that of its leaves.
+
+    Never raises, whatever ``__str__`` does.
+    """
+    found = leaves(error)
+    if found != [error]:
+        return "; ".join(describe(each, limit) for each in found[:8])[: 2 * limit]
     name = type(error).__name__
     try:
         text = str(error)
@@ -240,11 +243,18 @@ def describe(error: BaseException, limit: int = MAX_BODY) -> str:
     return f"{name}: {text if len(text) <= limit else text[:limit] + '…'}"
 
 
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group, however deep, that are no groups themselves; else the error alone."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [each for inner in group.exceptions for each in leaves(inner)]
+
+
 def leaf(error: Exception) -> Exception:
     """The error itself, out of however many groups that hold nothing else."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    found = leaves(error)
+    return found[0] if len(found) == 1 and isinstance(found[0], Exception) else error
 
 
 def failure_in(group: BaseExceptionGroup[BaseException]) -> Exception:

@@ -257,4 +257,3 @@ Fact: TypeAlias = (
     | TurnEnd
     | AgentEnd
 )
-

@@ -216,6 +216,9 @@ def _refuse_constant(name: str) -> object:
 _DECODE: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode  # json.loads would make one each time
 
 
+_KINDS: Final[Mapping[type, str]] = {list: "an array", str: "a string", bool: "a boolean"}
+
+
 def parse_object(text: str | None) -> dict[str, Any]:  # Any: JSON
     """Read JSON text that must be an object; blank text and ``null`` are an empty one.
 
@@ -243,6 +246,5 @@ def parse_object(text: str | None) -> dict[str, Any]:  # Any: JSON
     if value is None:
         return {}
     if not isinstance(value, dict):
-        kind = {list: "an array", str: "a string", bool: "a boolean"}.get(type(value), "a number")
-        raise ValueError(f"expected a JSON object, got {kind}")
+        raise ValueError(f"expected a JSON object, got {_KINDS.get(type(value), 'a number')}")
     return cast("dict[str, Any]", value)

@@ -83,6 +83,7 @@ class Decoded:
     """What is wrong with it, for the model to read."""
 
 
+@runtime_checkable
 class Codec(Protocol):
     """Translates between our messages and what a model can speak.  Pure; called by the model phase."""
 
@@ -110,7 +111,7 @@ class WireRequest:
 
     path: str
     body: bytes
-    headers: Mapping[str, str] = attrs.field(factory=dict)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 class WireResponse(Protocol):
@@ -225,6 +226,7 @@ class ToolContext(Protocol):
         ...
 
 
+@runtime_checkable
 class Dispatcher(Protocol):
     """The one seam through which all effects leave the kernel."""
 
@@ -250,6 +252,7 @@ class Dispatcher(Protocol):
         ...
 
 
+@runtime_checkable
 class SessionStore(Protocol):
     """Where the log of a session is kept.  Called by the session's writer task, under a shield."""
 

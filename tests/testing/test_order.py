@@ -443,6 +443,15 @@ def test_a_once_call_that_is_cut_before_its_effect_may_have_a_start() -> None:
     check_order(stamped(run(tell)))
 
 
+def test_calls_count_for_more_than_the_word_pause() -> None:
+    def tell(story: Story) -> None:
+        (call,) = story.answer("", "pause", 1).calls
+        story.announce([call])
+        story.pairs([story.finish(call, 0, "invalid")])
+
+    check_order(stamped(run(tell)))
+
+
 def test_a_codec_that_buffers_shows_no_deltas() -> None:
     events = [event for event in run(lambda story: story.answer() and None) if event.kind != "text_delta"]
     check_order(stamped(events))

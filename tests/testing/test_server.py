@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -446,21 +447,106 @@ async def test_a_client_that_goes_away_ends_its_stream_and_is_no_error(turn: Any
         server.verify()
 
 
-async def test_a_client_that_goes_away_in_the_middle_of_its_request_is_no_error() -> None:
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"])
+async def test_a_client_that_goes_away_in_the_middle_of_its_request_is_no_error(sent: bytes) -> None:
     with trio.fail_after(HANG):
         async with ModelServer("x") as server:
-            port = int(server.base_url.rpartition(":")[2].removesuffix("/v1"))
-            for sent in (
-                b"",
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{",
-                b"?\r\n\r\n",
-            ):
-                stream = await trio.open_tcp_stream("127.0.0.1", port)
+            async with await connect(server) as stream:
                 await stream.send_all(sent)
                 await until(lambda: server.connections == 1)
-                await stream.aclose()
-                await until(lambda: server.connections == 0)
+            await until(lambda: server.connections == 0)
         server.verify()
+
+
+async def test_a_client_that_speaks_something_else_is_hung_up_on() -> None:
+    with trio.fail_after(HANG):
+        async with ModelServer("x") as server, await connect(server) as stream:
+            await stream.send_all(b"?\r\n\r\n")
+            assert await stream.receive_some() == b""
+        server.verify()
+
+
+async def connect(server: ModelServer) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", int(server.base_url.rpartition(":")[2].removesuffix("/v1")))
+
+
+def raw(word: str, *headers: str) -> tuple[bytes, bytes]:
+    """The head and the body of a request."""
+    body = json.dumps({**HI, "messages": [{"role": "user", "content": word}]}).encode()
+    head = ["POST /v1/chat/completions HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(head).encode(), body
+
+
+async def read_until(stream: trio.SocketStream, end: bytes) -> bytes:
+    got = b""
+    while end not in got:
+        piece = await stream.receive_some()
+        assert piece, got
+        got += piece
+    return got
+
+
+async def test_a_request_that_comes_while_another_is_answered_waits_its_turn() -> None:
+    go_on = trio.Event()
+
+    async def echo(request: ModelRequest) -> str:
+        await go_on.wait()
+        return request.messages[0].text
+
+    with trio.fail_after(HANG):
+        async with ModelServer(echo) as server, await connect(server) as stream:
+            await stream.send_all(b"".join(raw("first")))
+            await until(lambda: len(server.requests) == 1)
+            await stream.send_all(b"".join(raw("second")))
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(server.requests) == 1
+            go_on.set()
+            got = await read_until(stream, b"second")
+            assert got.index(b"first") < got.index(b"[DONE]") < got.index(b"second")
+
+
+async def test_a_client_may_ask_before_it_sends_its_body() -> None:
+    with trio.fail_after(HANG):
+        async with ModelServer("x") as server, await connect(server) as stream:
+            head, body = raw("Hi", "expect: 100-continue")
+            await stream.send_all(head)
+            assert b" 100 " in await read_until(stream, b"\r\n\r\n")
+            await stream.send_all(body)
+            assert b" 200 " in await read_until(stream, b"[DONE]")
+
+
+async def test_a_connection_is_closed_when_the_client_wants_that() -> None:
+    with trio.fail_after(HANG):
+        async with ModelServer("x") as server, await connect(server) as stream:
+            await stream.send_all(b"".join(raw("Hi", "connection: close")))
+            await read_until(stream, b"[DONE]")
+            while await stream.receive_some():
+                pass
+            await until(lambda: server.connections == 0)
+
+
+async def test_a_connection_that_is_reset_is_no_error() -> None:
+    with trio.fail_after(HANG):
+        model = ScriptedModel(STALL)
+        async with ModelServer(model) as server:
+            async with await connect(server) as stream:
+                await stream.send_all(b"".join(raw("Hi")))
+                await until(lambda: model.open == 1)
+                stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await until(lambda: server.connections == 0)
+        assert model.open == 0
+        server.verify()
+
+
+async def test_a_block_that_is_cancelled_before_it_began_leaves_nothing() -> None:
+    with trio.fail_after(HANG):
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with ModelServer("x"):
+                pytest.fail("the block was entered")
+        assert scope.cancelled_caught
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
 async def test_a_client_that_never_reads_does_not_keep_the_block_open() -> None:

@@ -75,9 +75,9 @@ def answers() -> list[Any]:  # Any: see recordings
     return recordings(lambda recording: recording.folder in CHAT and recording.api == "openai-chat")
 
 
-def quoted() -> list[Any]:  # Any: see recordings
-    """The error bodies that are quoted from threads and sources, as dicts."""
+def quoted(wanted: Callable[[dict[str, Any]], bool]) -> list[Any]:  # Any: see recordings; JSON
+    """The ``wanted`` ones of the error bodies that are quoted from threads and sources."""
     if not RECORDINGS:
         return [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="absent")]
     lines = (FOLDER / "errors" / "quoted.ndjson").read_text(encoding="utf-8").splitlines()
-    return [pytest.param(entry, id=entry["id"]) for entry in map(json.loads, lines)]
+    return [pytest.param(entry, id=entry["id"]) for entry in map(json.loads, lines) if wanted(entry)]

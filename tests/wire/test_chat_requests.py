@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.wire.recordings import Recording, recordings
+from tests.wire.recordings import CHAT, Recording, recordings
 from trio_agent._messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
 from trio_agent._model import ModelRequest, ToolSpec
 from trio_agent._options import Sampling
@@ -91,16 +91,14 @@ def meaning(body: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize(
-    "recording",
-    recordings(lambda found: found.folder in ("chat", "llamacpp", "llamacpp-python") and found.request is not None),
-)
+def is_ours(recording: Recording) -> bool:
+    return recording.folder in CHAT and recording.request is not None and recording.id not in NOT_OURS
+
+
+@pytest.mark.parametrize("recording", recordings(is_ours))
 def test_the_same_conversation_makes_the_same_request(recording: Recording) -> None:
     body = recording.request
     assert body is not None
-    if recording.id in NOT_OURS:
-        assert recording.id not in ("", None)
-        return
     system, messages = conversation(body)
     old = "max_tokens" in body
     sampling = Sampling(

@@ -93,7 +93,9 @@ def _after_answer(state: State, answer: Message) -> Step:
                 return Settle("aborted")
             if state.pauses <= MAX_PAUSES:
                 return _CALL_MODEL
-            return Settle("error", Failure("PROVIDER_ERROR", f"the model paused more than {MAX_PAUSES} times in a turn"))
+            return Settle(
+                "error", Failure("PROVIDER_ERROR", f"the model paused more than {MAX_PAUSES} times in a turn")
+            )
         case "unknown":
             return Settle("error", Failure("PROVIDER_ERROR", "the model ended its answer for an unknown reason"))
         case "length" | "refusal" | "tool_use":

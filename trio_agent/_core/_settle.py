@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .._errors import Failure
 from .._facts import AgentEnd, Fact, MessageEnd, StopReason, ToolExecutionEnd, TurnEnd, TurnEndReason, TurnStart
-from .._messages import Message, ToolResult
+from .._messages import Message, ResultStatus, ToolResult
 from ._state import State
 
 __all__ = ["close_run", "close_turn", "next_message_id"]
@@ -49,7 +49,7 @@ def close_turn(
         natural = None
         for index, call in enumerate(state.calls):
             if state.results[index] is None:
-                status = "not_run" if state.started[index] is None else "interrupted"
+                status: ResultStatus = "not_run" if state.started[index] is None else "interrupted"
                 facts.append(ToolExecutionEnd(ToolResult.of(call.id, status), index, recovered=recovered))
     if failure is not None:
         if answer is None or answer.finish_reason != "error":

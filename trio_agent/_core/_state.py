@@ -46,9 +46,9 @@ class State:
     head: int = 0
     """How many facts were folded."""
     transcript: Transcript = attrs.field(factory=Transcript)
-    queue: dict[str, MessageQueued] = attrs.field(factory=dict)
+    queue: dict[str, MessageQueued] = attrs.field(factory=dict[str, MessageQueued])
     """Messages accepted and not yet delivered, in order of arrival."""
-    call_ids: set[str] = attrs.field(factory=set)
+    call_ids: set[str] = attrs.field(factory=set[str])
     """The ids of all calls that the session has seen."""
 
     # --- the run
@@ -85,8 +85,8 @@ class State:
     """The latest assistant message of the turn, unless a repair asks for another."""
     calls: tuple[ToolCall, ...] = ()
     """The calls of the answer, in input order."""
-    started: list[ToolExecutionStart | None] = attrs.field(factory=list)
-    results: list[ToolResult | None] = attrs.field(factory=list)
+    started: list[ToolExecutionStart | None] = attrs.field(factory=list[ToolExecutionStart | None])
+    results: list[ToolResult | None] = attrs.field(factory=list[ToolResult | None])
     """One place a call."""
     missing: int = 0
     """How many calls have no result yet."""
@@ -168,6 +168,7 @@ def _run_began(state: State, fact: AgentStart) -> None:
     _clear_turn(state)
     for queued_id in fact.delivered:
         _deliver(state, queued_id)
+    state.queue.clear()  # a repair that its run did not deliver repairs nothing in another
     for message in fact.messages:
         state.transcript.append(message)
         state.call_ids.update(call.id for call in message.calls)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from typing import final
 
-import attrs
 import trio
 
 from .._core._assembler import Answer, StreamAssembler
 from .._errors import ProviderError
 from .._events import MessageStart
-from .._model import ModelChunk, ModelRequest
 from .._middleware import CallModel
+from .._model import ModelChunk, ModelRequest
 from .._options import Retry
 from ._journal import Journal
 
@@ -31,7 +30,18 @@ class Attempt:
       shown: whether observers have seen the message's start.
     """
 
-    __slots__ = ("_grain", "_idle", "_journal", "_last", "_limits", "_now", "_shows", "assembler", "message_id", "shown")
+    __slots__ = (
+        "_grain",
+        "_idle",
+        "_journal",
+        "_last",
+        "_limits",
+        "_now",
+        "_shows",
+        "assembler",
+        "message_id",
+        "shown",
+    )
 
     def __init__(self, message_id: str, journal: Journal | None, retry: Retry, *, shows: bool = True) -> None:
         self.message_id = message_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol, final
 
 import trio
@@ -41,7 +41,19 @@ class Control:
       tools: the tool phase under way, if one is.
     """
 
-    __slots__ = ("_abort_by", "_journal", "_settle_by", "_wait", "cause", "ended", "left", "reachable", "scope", "settle_timeout", "tools")
+    __slots__ = (
+        "_abort_by",
+        "_journal",
+        "_settle_by",
+        "_wait",
+        "cause",
+        "ended",
+        "left",
+        "reachable",
+        "scope",
+        "settle_timeout",
+        "tools",
+    )
 
     def __init__(self, settle_timeout: float) -> None:
         self.scope = trio.CancelScope()
@@ -102,7 +114,7 @@ class Control:
     # --- waiting -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> Generator[None]:
         """Around a wait with nothing in flight: any abort ends it.
 
         Entering it with an abort pending ends it at its first checkpoint.

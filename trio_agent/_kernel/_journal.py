@@ -11,6 +11,7 @@ the shield gets the settle deadline when a settlement begins.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Collection
@@ -259,11 +260,8 @@ class Journal:
         Inside a listener it waits for the commit only.  After a failed commit it waits for the listeners.
         """
         if self.failed is None and self._store is not None:
-            try:
+            with contextlib.suppress(StoreFailed):  # whoever ends the run has been told
                 await self.committed()
-            except StoreFailed as error:
-                if error is not self.failed:  # whoever ends the run has been told of ours
-                    raise
         if self._listening and not self.in_listener:
             while self._announced < self._to_announce and self._announcing:
                 await self._wake_waiters.wait()
@@ -415,4 +413,3 @@ class Journal:
                 failure = ListenerFailed(text)
                 failure.__cause__ = raised
                 self._on_failure(failure)
-

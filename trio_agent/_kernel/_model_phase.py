@@ -30,6 +30,7 @@ from ._journal import Journal
 
 __all__ = ["ModelPhase"]
 
+
 @final
 class ModelPhase:
     """Performs the steps CallModel and Repair."""
@@ -73,9 +74,7 @@ class ModelPhase:
         encoded = self._config.codec.encode(request)
         if journal.watched:
             journal.emit(ModelCallStart(self._config.model.model, number))
-        attempt = Attempt(
-            next_message_id(journal.state), journal, self._config.retry, shows=self._config.codec.streams
-        )
+        attempt = Attempt(next_message_id(journal.state), journal, self._config.retry, shows=self._config.codec.streams)
         failure: Exception | None = None
         whole = False
         try:

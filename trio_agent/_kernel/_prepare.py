@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -106,7 +106,7 @@ class Preparation:
 
 def _mapping(value: object) -> object:
     if isinstance(value, Mapping):
-        return dict(value)
+        return dict(cast("Mapping[object, object]", value))
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 

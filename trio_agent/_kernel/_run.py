@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from .._core._settle import close_run, close_turn
-from .._errors import AgentError, Failure, OutputError, RequestError, RunCancelled, RunEnded
+from .._errors import AgentError, Failure, OutputError, RequestError, RunCancelled, RunEnded, describe, leaves
 from .._events import Event
 from .._facts import AgentStart, Fact, MessageQueued, StopReason
 from .._messages import Message, Origin
@@ -114,7 +114,7 @@ class Run:
             journal.listen(listener, None, "fail")
         if journal.state.run_id is not None:
             self._settle_crashed()
-        left = tuple(journal.state.queue)
+        left = tuple(q.id for q in journal.state.queue.values() if q.origin != "repair")
         journal.begin_run(run_id)
         journal.post(AgentStart(self._messages, config.limits, config.model.context_window, left))
         nursery.start_soon(self._main, loop)
@@ -147,13 +147,13 @@ class Run:
         try:
             swallowed = await manager.__aexit__(kind, error, traceback)
         except BaseException as raised:
-            leaves = _leaves(raised)
-            if error is not None and any(each is error for each in leaves):
-                for each in leaves:
+            found = leaves(raised)
+            if error is not None and any(each is error for each in found):
+                for each in found:
                     if each is not error and not isinstance(each, trio.Cancelled):
-                        error.add_note(f"while leaving the run: {type(each).__name__}: {each}")
+                        error.add_note(f"while leaving the run: {describe(each)}")
                 return False
-            raise next((each for each in leaves if not isinstance(each, trio.Cancelled)), leaves[0]) from None
+            raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None
         return bool(swallowed)
 
     # --- reading -------------------------------------------------------------------------------------
@@ -349,12 +349,6 @@ class Run:
         return RunResult(
             messages, answers[-1].text if answers else "", state.usage, stop_reason, error, state.turns, waiting
         )
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [each for inner in error.exceptions for each in _leaves(inner)]
-    return [error]
 
 
 def _as_error(failure: Failure | None) -> AgentError:

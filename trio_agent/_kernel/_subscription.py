@@ -6,7 +6,7 @@ Knows nothing of facts, stores or runs.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 import trio
@@ -16,7 +16,7 @@ from .._facts import stamp
 
 __all__ = ["Subscription"]
 
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 
 _BREATH: Final = 64
 """How many events a reader takes from a backlog before it lets other tasks run."""
@@ -26,29 +26,23 @@ _BREATH: Final = 64
 class _Merged:
     """Neighbouring deltas of one text.  A list of parts: joining at each would be quadratic."""
 
-    first: TextDelta | ReasoningDelta | ToolCallDelta
+    first: Delta
     parts: list[str]
-    last: TextDelta | ReasoningDelta | ToolCallDelta
+    last: Delta
 
-    def join(self) -> Event:
+    def join(self) -> Delta:
         merged = attrs.evolve(self.first, text="".join(self.parts))
         stamp(merged, self.last.seq, self.last.time, self.last.place)
         return merged
 
 
-def _continues(first: Event, delta: Event) -> bool:
+def _continues(first: Delta, delta: Delta) -> bool:
     """Whether ``delta`` is more of the text that ``first`` began."""
-    match first, delta:
-        case TextDelta(), TextDelta():
-            return first.message_id == delta.message_id
-        case ReasoningDelta(), ReasoningDelta():
-            return first.message_id == delta.message_id
-        case ToolCallDelta(), ToolCallDelta():
-            return (
-                first.message_id == delta.message_id and first.index == delta.index and first.name == delta.name
-            )
-        case _:
-            return False
+    if type(first) is not type(delta) or first.message_id != delta.message_id:
+        return False
+    if isinstance(first, ToolCallDelta) and isinstance(delta, ToolCallDelta):
+        return first.index == delta.index and first.name == delta.name
+    return True
 
 
 @final
@@ -71,15 +65,15 @@ class Subscription:
     def put(self, event: Event) -> None:
         """Hand over one event.  For the journal."""
         items = self._items
-        if items and type(event) in _DELTAS:
+        if items and isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
             tail = items[-1]
-            if type(tail) is _Merged:
+            if isinstance(tail, _Merged):
                 if _continues(tail.first, event):
-                    tail.parts.append(event.text)  # type: ignore[union-attr]  # _continues is no TypeGuard of two
-                    tail.last = event  # type: ignore[assignment]
+                    tail.parts.append(event.text)
+                    tail.last = event
                     return
-            elif _continues(tail, event):  # type: ignore[arg-type]  # not a _Merged
-                items[-1] = _Merged(tail, [tail.text, event.text], event)  # type: ignore[arg-type, union-attr]
+            elif isinstance(tail, TextDelta | ReasoningDelta | ToolCallDelta) and _continues(tail, event):
+                items[-1] = _Merged(tail, [tail.text, event.text], event)
                 return
         items.append(event)
         if self._waiting is not None:
@@ -126,4 +120,4 @@ class Subscription:
             if not items:
                 raise StopAsyncIteration
         item = items.popleft()
-        return item.join() if type(item) is _Merged else item
+        return item.join() if isinstance(item, _Merged) else item

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 import outcome
 import trio
 
-from .._errors import FatalToolError, StoreFailed, describe, failure_in, leaf
+from .._errors import FatalToolError, StoreFailed, describe, failure_in, leaf, leaves
 from .._events import ToolExecutionUpdate
 from .._facts import Custom, ToolExecutionEnd, ToolExecutionStart
 from .._messages import ToolCall, ToolResult
@@ -84,7 +84,6 @@ class ToolPhase:
             ready = await self._preparation.prepare()
             await self._execute(ready)
         finally:
-            self.drain()
             self.control.tools = None
 
     async def _execute(self, ready: list[tuple[int, PreparedCall]]) -> None:
@@ -105,13 +104,16 @@ class ToolPhase:
             return
         width = min(self._width, len(calls))
         self._done = 0
-        async with trio.open_nursery() as nursery:
-            for _ in range(width):
-                nursery.start_soon(self._worker)
-            while self._done < width:
-                self._wake = trio.Event()
-                await self._wake.wait()
-                self.drain()
+        try:
+            async with trio.open_nursery() as nursery:
+                for _ in range(width):
+                    nursery.start_soon(self._worker)
+                while self._done < width:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                    self.drain()
+        finally:
+            self.drain()
 
     def drain(self) -> None:
         """Post all that the workers have said so far; whoever posts something of its own does it first.
@@ -190,16 +192,16 @@ class ToolPhase:
     async def _next(self) -> CallContext | None:
         while self.control.may_start and not self._interrupted:
             call = next(self._queue, None) if self._lanes is None else await self._lanes.take()
-            if call is None:
-                return None
-            if self.journal.state.results[call.index] is None:
-                if self.control.may_start and not self._interrupted:
-                    return call
-                break
+            if call is None or self._may_run(call):
+                return call
             self._let_others_run(call)
         if self._lanes is not None:
             self._lanes.stop()
         return None
+
+    def _may_run(self, call: CallContext) -> bool:
+        """Whether the call may start, and was not left out meanwhile."""
+        return self.journal.state.results[call.index] is None and self.control.may_start and not self._interrupted
 
     async def _run_call(self, call: CallContext, scope: trio.CancelScope | None) -> None:
         """One call under its token, from its start to its end."""
@@ -208,8 +210,9 @@ class ToolPhase:
             limiter.acquire_on_behalf_of_nowait(call)
         except trio.WouldBlock:  # threads that were abandoned hold tokens
             await limiter.acquire_on_behalf_of(call)
-            if not self.control.may_start:
+            if not self._may_run(call):
                 limiter.release_on_behalf_of(call)
+                self._let_others_run(call)
                 return
         self._running[call.call_id] = call, scope
         call.began = self.journal.now()
@@ -230,8 +233,8 @@ class ToolPhase:
                 result = None
                 result = await after_result(self._chain, call.held)
         finally:
-            # What the tool returned is not lost by a cut in what follows it.
-            result = result or call.held
+            if result is None:
+                result = call.held  # what the tool returned is not lost by a cut in what follows it
             if result is None and not call.closed and scope is not None and scope.cancel_called:
                 result = ToolResult.of(call.call_id, "interrupted")
             if result is not None:
@@ -299,8 +302,8 @@ class ToolPhase:
         return call.held
 
     def _outcome(self, got: outcome.Outcome[ToolResult], call: CallContext) -> ToolResult:
-        if isinstance(got, outcome.Value):
-            return got.value
+        if not isinstance(got, outcome.Error):
+            return got.unwrap()
         error = got.error
         fatal = _fatal(error)
         if fatal is not None:
@@ -362,6 +365,4 @@ def _failed(call_id: str, error: BaseException) -> ToolResult:
 
 
 def _fatal(error: BaseException) -> FatalToolError | None:
-    if isinstance(error, BaseExceptionGroup):
-        return next((fatal for e in error.exceptions if (fatal := _fatal(e)) is not None), None)
-    return error if isinstance(error, FatalToolError) else None
+    return next((each for each in leaves(error) if isinstance(each, FatalToolError)), None)

@@ -29,7 +29,6 @@ _Headers: TypeAlias = Sequence[tuple[str, str]]
 
 _EVENTS: Final[_Headers] = (("content-type", "text/event-stream; charset=utf-8"),)
 _RECEIVE: Final = 65_536
-_MAX_BODY: Final = 64 * 1024 * 1024
 
 
 class ModelServer:
@@ -282,8 +281,6 @@ class _Peer:
                 head = event
             elif isinstance(event, http.Data):
                 body += event.data
-                if len(body) > _MAX_BODY:
-                    return None
             elif isinstance(event, http.EndOfMessage) and head is not None:
                 return head, bytes(body)
             else:

@@ -59,7 +59,8 @@ class Record:
 
 def origin_of(annotation: Annotation) -> Annotation:
     """What an annotation with brackets is one of, such as ``list`` of ``list[int]``; ``None`` of others."""
-    return cast(Annotation, get_origin(annotation))
+    origin: Annotation = get_origin(annotation)
+    return origin
 
 
 def is_record(annotation: Annotation) -> bool:
@@ -68,7 +69,7 @@ def is_record(annotation: Annotation) -> bool:
 
 
 def _has_fields(cls: type) -> bool:
-    return attrs.has(cls) or dataclasses.is_dataclass(cls) or _is_typed_dict(cls) or _is_named_tuple(cls)
+    return _is_typed_dict(cls) or _is_named_tuple(cls) or attrs.has(cls) or dataclasses.is_dataclass(cls)
 
 
 def _is_typed_dict(cls: type) -> bool:

@@ -268,7 +268,7 @@ class SchemaBuilder:
         if annotation is tuple or annotation is typing.Tuple:  # noqa: UP006  # what older code annotates with
             return {"type": "array", "items": {}}
         size: Schema = {"minItems": len(args), "maxItems": len(args)}
-        if len(set(map(repr, args))) == 1:
+        if args and all(arg == args[0] for arg in args):
             return {"type": "array", "items": self.build(args[0]), **size}
         if not args:
             return {"type": "array", "items": {}, **size}

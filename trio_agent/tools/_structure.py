@@ -7,12 +7,11 @@ that JSON has are not touched at all.
 from __future__ import annotations
 
 import enum
-import functools
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from .._errors import describe
 from ._check import Check, compile_check, python_types
@@ -58,14 +57,15 @@ class SchemaReader:
 class SignatureReader:
     """Reads arguments by a function's signature, into its annotated types."""
 
-    __slots__ = ("_all_hooks", "_annotations", "_check", "_hooks", "_schema", "_validator")
+    __slots__ = ("_all_hooks", "_annotations", "_check", "_converter", "_hooks", "_schema", "_validator")
 
     def __init__(self, schema: Schema, annotations: Mapping[str, Annotation]) -> None:
         self._schema = schema
         self._annotations = annotations
         self._check = compile_check(schema, formats=FORMATS)
+        self._converter: Converter | None = None
         self._hooks = tuple(
-            (name, _float if _is_float(annotation) else _hook(annotation))
+            (name, _float if _is_float(annotation) else self._hook(annotation))
             for name, annotation in annotations.items()
             if not _is_plain(annotation)
         )
@@ -91,9 +91,14 @@ class SignatureReader:
         self._validator.check(value)
         # Valid, but not plainly so: 1.0 where an int is wanted, for instance.  Every value is converted.
         if self._all_hooks is None:
-            self._all_hooks = {name: _hook(annotation) for name, annotation in self._annotations.items()}
+            self._all_hooks = {name: self._hook(annotation) for name, annotation in self._annotations.items()}
         hooks = self._all_hooks
         return {name: _structured(hooks[name], name, item) for name, item in value.items()}
+
+    def _hook(self, annotation: Annotation) -> _Hook:
+        if self._converter is None:
+            self._converter = _make_converter()
+        return _hook(self._converter, annotation)
 
 
 Reader: TypeAlias = SchemaReader | SignatureReader
@@ -146,13 +151,12 @@ def _float(value: float) -> float:
     return value
 
 
-def _hook(annotation: Annotation) -> _Hook:
-    converter = _converter()
-    return lambda value: converter.structure(value, cast("type[object]", annotation))
+def _hook(converter: Converter, annotation: Annotation) -> _Hook:
+    return lambda value: converter.structure(value, annotation)
 
 
-@functools.cache
-def _converter() -> Converter:
+def _make_converter() -> Converter:
+    # One for each tool: to a converter's cache A | B and B | A are the same, and here the order decides.
     # cattrs is imported for the first annotation that needs it.
     from cattrs import Converter
 
@@ -160,7 +164,8 @@ def _converter() -> Converter:
     for leaf_type, leaf in LEAVES.items():
         converter.register_structure_hook(leaf_type, _ignoring_type(leaf.read))
     converter.register_structure_hook(float, _ignoring_type(_float))
-    converter.register_structure_hook_func(lambda annotation: annotation in (Any, object), lambda value, _: value)
+    as_it_is = (Any, object, None, types.NoneType)
+    converter.register_structure_hook_func(lambda annotation: annotation in as_it_is, lambda value, _: value)
     factories: tuple[tuple[Callable[[Annotation], bool], Callable[[Converter, Annotation], _CattrsHook]], ...] = (
         (_is_literal, _literal_hook),
         (is_record, _record_hook),
