@@ -97,18 +97,22 @@ def is_ours(target: str) -> str | None:
     return None
 
 
-def is_foreign(target: str) -> bool:
-    """Whether ``target`` is a name of Python's or of another package's, as one of our modules knows it."""
-    first = target.partition(".")[0]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("trio_agent") and first in vars(module):
-            value = vars(module)[first]
-            if not str(getattr(value, "__module__", getattr(value, "__name__", "trio_agent"))).startswith("trio_agent"):
-                return True
+def is_code(target: str, role: str) -> bool:
+    """Whether ``target`` means something that has no page here and needs none.
+
+    That is a name of Python's or of another package's, and one of our own that is not public: a type variable, or
+    the class of a field that only we fill.  What a user is told to expect as an exception must be public.
+    """
     try:
-        return not target.startswith("trio_agent") and pkgutil.resolve_name(target) is not None
+        value = pkgutil.resolve_name(target)
     except (ImportError, AttributeError, ValueError):
+        first = target.partition(".")[0]
+        ours = (vars(module) for name, module in list(sys.modules.items()) if name.startswith("trio_agent"))
+        value = next((names[first] for names in ours if first in names), None)
+    if value is None:
         return False
+    home = str(getattr(value, "__module__", getattr(value, "__name__", "")))
+    return role != "exc" or not home.startswith("trio_agent")
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: Any, contnode: nodes.Node) -> nodes.Node | None:
@@ -118,7 +122,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: Any, contnode: nodes.Node)
     target = str(node.get("reftarget", ""))
     public = is_ours(target)
     if public is None:
-        return contnode if is_foreign(target) else None
+        return contnode if is_code(target, str(node.get("reftype"))) else None
     if contnode.astext() == target:
         contnode = nodes.Text(public.rpartition(".")[2])
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", public, node, contnode)
@@ -192,6 +196,14 @@ def append_assignments(app: Sphinx, what: str, name: str, value: Any, options: A
         lines += [f"   {line}".rstrip() for line in told.doc.splitlines()]
 
 
+def skip_what_stands_elsewhere(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """A name that two facades have is described once, on the page of the first."""
+    facade = f"trio_agent.{app.env.docname.rpartition('/')[2]}"
+    if what == "module" and facade in facades() and short_names().get(name) != f"{facade}.{name}":
+        return True
+    return None
+
+
 _kept: dict[str, list[str]] = {}
 
 
@@ -211,6 +223,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-signature", write_signature)
+    app.connect("autodoc-skip-member", skip_what_stands_elsewhere)
     app.connect("autodoc-process-docstring", append_assignments)
     app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", restore, priority=600)

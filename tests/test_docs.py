@@ -24,7 +24,7 @@ import trio_agent.testing
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PROVIDERS = ("Anthropic", "Gemini", "Ollama", "OpenAI", "OpenAIResponses")
+PROVIDERS = ("OpenAI", "from_name")
 
 BLOCK = re.compile(
     r"^(?:<!-- (?P<comment>[^\n]*?) -->\n)?```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```\n)?",

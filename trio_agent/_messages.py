@@ -55,6 +55,9 @@ ResultStatus: TypeAlias = Literal[
 """What became of a call.  ``interrupted``: it was running, its effects are unknown.  ``not_run``: it
 never started.  The two are never confused, and the text that the model reads says the same."""
 
+NEVER_STARTED: Final[frozenset[ResultStatus]] = frozenset({"invalid", "unknown_tool", "denied", "truncated", "not_run"})
+"""Of calls that did not run; every other status is of one that did, or may have."""
+
 STATUS_TEXT: Final[Mapping[ResultStatus, str]] = {
     "error": "The tool failed.",
     "invalid": "The arguments are not valid, and the tool was not run.",

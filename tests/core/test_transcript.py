@@ -258,6 +258,12 @@ def test_a_stand_in_gives_way_to_the_result_that_comes_later() -> None:
     assert before == [asks(A, B), merged(interrupted("a"), gives("b"))]
 
 
+def test_the_first_result_of_a_call_stands_however_late_it_comes() -> None:
+    late = gives("a", text="late")
+    history = [asks(A, B, C), gives("b"), merged(gives("x"), late), gives("a"), gives("x")]
+    assert project(history) == [asks(A, B, C), merged(late, gives("b"), interrupted("c"))]
+
+
 def test_results_without_calls_are_left_out() -> None:
     assert project([gives("a"), USER, gives("a"), asks(A), gives("x", "a", "y")]) == [USER, asks(A), gives("a")]
     assert project([asks(A), gives("a"), USER, gives("a")]) == [asks(A), gives("a"), USER]

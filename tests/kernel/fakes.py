@@ -157,14 +157,14 @@ class Watched:
         log = self.log
         check_order(log, facts_only=True, session=True)
         shown = [event for event in self.events if is_fact(event)]
-        assert shown == log[len(log) - len(shown) :]
+        assert tale(shown) == tale(log)[len(log) - len(shown) :]
         assert list(refold(log).transcript) == list(self.run.state.messages)
 
     @property
-    def log(self) -> Sequence[Fact]:
+    def log(self) -> list[Fact]:
         """The facts of the session."""
         store = self.agent.store
-        return store.facts if isinstance(store, FakeStore) else self.run.log
+        return list(store.facts if isinstance(store, FakeStore) else self.run.log)
 
     @property
     def result(self) -> RunResult:
@@ -194,6 +194,12 @@ class Watched:
         ends = self.all(ToolExecutionEnd)
         assert len({end.result.call_id for end in ends}) == len(ends)
         return {end.result.call_id: end.result.status for end in ends}
+
+    @property
+    def the_answer(self) -> Message:
+        """The one assistant message of the run."""
+        (message,) = [message for message in self.result.messages if message.role == "assistant"]
+        return message
 
     def all(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
 
-from tests.kernel.fakes import Gauge, Watched, play, results
+from tests.kernel.fakes import Gauge, Watched, play, results, tale
 from trio_agent import (
     Agent,
     AgentStart,
@@ -26,15 +27,17 @@ from trio_agent import (
 )
 from trio_agent.testing import STALL, ScriptedModel, call, calls, fail, say, think
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 OPENING = ["agent_start", "phase turn", "turn_start 1", "model_call_start 1"]
 CLOSING = ["phase idle"]
 
 
-async def test_one_prompt() -> None:
-    watched = await play(Agent(ScriptedModel(say("Hello.", chunks=["Hel", "lo."], every=1))))
-    assert watched.tale == [
+async def test_one_prompt(autojump_clock: MockClock) -> None:
+    live = []
+    with trio.fail_after(10):
+        async with Watched(Agent(ScriptedModel(say("Hello.", chunks=["Hel", "lo."], every=1)))) as watched:
+            async for event in watched.run:
+                live.append(event)
+    assert tale(live) == [
         *OPENING,
         "message_start assistant",
         "text_delta 'Hel'",
@@ -44,6 +47,7 @@ async def test_one_prompt() -> None:
         *CLOSING,
         "agent_end stop",
     ]
+    assert watched.reason == ("stop", "stop")
     result = watched.result
     assert [message.role for message in result.messages] == ["user", "assistant"]
     assert (result.text, result.stop_reason, result.error, result.turns) == ("Hello.", "stop", None, 1)
@@ -51,11 +55,14 @@ async def test_one_prompt() -> None:
     assert result.raise_for_error() is result
 
 
-async def test_parallel_tools_then_an_answer() -> None:
+async def test_parallel_tools_then_an_answer(autojump_clock: MockClock) -> None:
     gauge = Gauge()
     model = ScriptedModel(
         calls(
-            call("work", seconds=3, id="a"), call("work", seconds=1, id="b"), call("work", seconds=2, id="c"), text="Hm."
+            call("work", seconds=3, id="a"),
+            call("work", seconds=1, id="b"),
+            call("work", seconds=2, id="c"),
+            text="Hm.",
         ),
         say("Done."),
     )
@@ -107,7 +114,7 @@ async def test_parallel_tools_then_an_answer() -> None:
     assert watched.took == 3
 
 
-async def test_calls_that_fail_have_their_place_in_the_order() -> None:
+async def test_calls_that_fail_have_their_place_in_the_order(autojump_clock: MockClock) -> None:
     gauge = Gauge()
 
     class Gate(Middleware):
@@ -156,7 +163,7 @@ async def test_calls_that_fail_have_their_place_in_the_order() -> None:
     assert watched.reason == ("stop", "stop")
 
 
-async def test_progress_and_custom_events_stand_between_start_and_end() -> None:
+async def test_progress_and_custom_events_stand_between_start_and_end(autojump_clock: MockClock) -> None:
     @tool
     async def dig(ctx: ToolContext) -> str:
         """Dig."""
@@ -169,7 +176,9 @@ async def test_progress_and_custom_events_stand_between_start_and_end() -> None:
     model = ScriptedModel(calls(call(dig, id="a"), call(dig, id="b")), say("Done."))
     told = (await play(Agent(model, tools=[dig]))).tale
     for call_id in "ab":
-        mine = [line for line in told if line.split()[:2] in (["start", call_id], ["update", call_id], ["end", call_id])]
+        mine = [
+            line for line in told if line.split()[:2] in (["start", call_id], ["update", call_id], ["end", call_id])
+        ]
         assert mine == [
             f"start {call_id}",
             f"update {call_id} 'half'",
@@ -179,7 +188,7 @@ async def test_progress_and_custom_events_stand_between_start_and_end() -> None:
     assert told.index("custom depth") > told.index("start a")
 
 
-async def test_reasoning_is_told_and_kept() -> None:
+async def test_reasoning_is_told_and_kept(autojump_clock: MockClock) -> None:
     watched = await play(Agent(ScriptedModel(think("Hm.", "sealed") + say("Yes."))))
     assert "reasoning_delta 'Hm.'" in watched.tale
     answer = watched.result.messages[-1]
@@ -193,7 +202,9 @@ async def test_reasoning_is_told_and_kept() -> None:
         (5, ["text_delta 'an answer.'", "message_end stop 'Half an answer.'"], "turn_end 1 stop"),
     ],
 )
-async def test_an_abort_while_the_model_streams(grace: float, extra: list[str], end: str) -> None:
+async def test_an_abort_while_the_model_streams(
+    autojump_clock: MockClock, grace: float, extra: list[str], end: str
+) -> None:
     model = ScriptedModel(say("Half an answer.", chunks=["Half ", "an answer."], every=2))
     with trio.fail_after(100):
         async with Watched(Agent(model)) as watched:
@@ -212,7 +223,7 @@ async def test_an_abort_while_the_model_streams(grace: float, extra: list[str], 
     ]
 
 
-async def test_an_abort_in_the_tool_phase() -> None:
+async def test_an_abort_in_the_tool_phase(autojump_clock: MockClock) -> None:
     model = ScriptedModel(calls(*[call("work", seconds=s, id=f"c{s}") for s in (1, 9)], call("work", id="late")))
     agent = Agent(model, tools=[Gauge().tool()], max_parallel_tools=2)
     with trio.fail_after(100):
@@ -237,7 +248,7 @@ async def test_an_abort_in_the_tool_phase() -> None:
     ]
 
 
-async def test_an_abort_in_a_backoff_goes_back_to_the_phase_turn_before_idle() -> None:
+async def test_an_abort_in_a_backoff_goes_back_to_the_phase_turn_before_idle(autojump_clock: MockClock) -> None:
     model = ScriptedModel(fail(503, retry_after=10), say("Never."))
     with trio.fail_after(100):
         async with Watched(Agent(model)) as watched:
@@ -258,7 +269,7 @@ async def test_an_abort_in_a_backoff_goes_back_to_the_phase_turn_before_idle() -
     assert watched.took == 1
 
 
-async def test_a_provider_that_fails_for_good() -> None:
+async def test_a_provider_that_fails_for_good(autojump_clock: MockClock) -> None:
     watched = await play(Agent(ScriptedModel(fail(401, "who are you?"))))
     assert watched.tale == [
         *OPENING,
@@ -277,7 +288,7 @@ async def test_a_provider_that_fails_for_good() -> None:
     assert watched.events[-1].error.message == "who are you?"  # type: ignore[union-attr]  # AgentEnd, as told above
 
 
-async def test_a_provider_that_fails_in_mid_stream_for_good_leaves_its_text() -> None:
+async def test_a_provider_that_fails_in_mid_stream_for_good_leaves_its_text(autojump_clock: MockClock) -> None:
     watched = await play(Agent(ScriptedModel(fail(400, after=say("Half an", usage=Usage(3, 2))))))
     assert watched.tale[4:] == [
         "message_start assistant",
@@ -295,7 +306,7 @@ async def test_a_provider_that_fails_in_mid_stream_for_good_leaves_its_text() ->
     assert [message.role for message in request.messages] == ["user"], "an answer that failed is not sent"
 
 
-async def test_a_provider_that_recovers_discards_its_draft() -> None:
+async def test_a_provider_that_recovers_discards_its_draft(autojump_clock: MockClock) -> None:
     model = ScriptedModel(fail(500, after=say("Half an")), fail(429, retry_after=3), say("Whole."))
     watched = await play(Agent(model, retry=Retry(base=0)))
     assert watched.tale == [
@@ -321,7 +332,7 @@ async def test_a_provider_that_recovers_discards_its_draft() -> None:
     assert len(set(ids)) == 2
 
 
-async def test_a_listener_that_raises_ends_the_run_with_everything_in_its_place() -> None:
+async def test_a_listener_that_raises_ends_the_run_with_everything_in_its_place(autojump_clock: MockClock) -> None:
     async def listener(event: object) -> None:
         if isinstance(event, MessageEnd):
             raise RuntimeError("no")
@@ -344,7 +355,7 @@ async def test_a_listener_that_raises_ends_the_run_with_everything_in_its_place(
     assert watched.took == 0
 
 
-async def test_every_event_tells_where_and_when() -> None:
+async def test_every_event_tells_where_and_when(autojump_clock: MockClock) -> None:
     model = ScriptedModel(calls(call("work", seconds=1)), say("Done.", delay=1))
     watched = await play(Agent(model, tools=[Gauge().tool()]))
     run_id = watched.events[0].run_id
@@ -360,7 +371,7 @@ async def test_every_event_tells_where_and_when() -> None:
     assert [fact.seq for fact in watched.log] == list(range(1, len(watched.log) + 1))
 
 
-async def test_no_observation_is_made_if_nobody_looks() -> None:
+async def test_no_observation_is_made_if_nobody_looks(autojump_clock: MockClock) -> None:
     agent = Agent(ScriptedModel(calls(call("work")), say("Done.")), tools=[Gauge().tool()])
     with trio.fail_after(10):
         async with agent.run("go") as run:
@@ -370,7 +381,7 @@ async def test_no_observation_is_made_if_nobody_looks() -> None:
     assert [fact.kind for fact in run.log][-2:] == ["turn_end", "agent_end"]
 
 
-async def test_a_stalled_model_can_only_be_cut() -> None:
+async def test_a_stalled_model_can_only_be_cut(autojump_clock: MockClock) -> None:
     with trio.fail_after(100):
         async with Watched(Agent(ScriptedModel(STALL))) as watched:
             await trio.sleep(50)

@@ -494,7 +494,7 @@ async def test_cancelled_at_any_step_it_leaves_nothing_open(nursery: trio.Nurser
         await stream.send_all(head(transfer_encoding="chunked"))
         for piece in (body[:10], body[10:30], body[30:]):
             await stream.send_all(b"%x\r\n%s\r\n" % (len(piece), piece))
-            await trio.testing.wait_all_tasks_blocked(0.001)
+            await trio.lowlevel.checkpoint()
         await stream.send_all(b"0\r\n\r\n")
 
     cuts = 0

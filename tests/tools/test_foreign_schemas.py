@@ -69,13 +69,14 @@ def test_declarations_of_real_servers_pass_through_whole_and_decide_as_jsonschem
         assert tool.spec.parameters == schema, path.name
         validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
         good = sample(schema, schema)
-        for value in (good, {}, {"nonsense": 1}, {name: 5 for name in good}, {**good, "nonsense": [1]}):
+        for value in (good, {}, {"nonsense": 1}, dict.fromkeys(good, 5), {**good, "nonsense": [1]}):
             try:
-                accepted = tool.read(value) is value
+                tool.read(value)
+                words = ""
             except InvalidArguments as error:
-                accepted = False
-                assert str(error).startswith("$")
-            assert accepted == validator.is_valid(value), (path.name, value)
+                words = str(error)
+            assert (words == "") == validator.is_valid(value), (path.name, value)
+            assert words == "" or words.startswith("$")
 
 
 GOOD: list[Any] = [
@@ -145,7 +146,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
     schema = {}
     for _ in range(300):
         schema = {"not": schema}
-    with pytest.raises(ConfigError, match="'foreign'.*too deeply"):
+    with pytest.raises(ConfigError, match=r"'foreign'.*too deeply"):
         by_hand(schema)
 
 
@@ -190,7 +191,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"properties": {"a": {"oneOf": [{}, {}]}}}, {"a": 1}, "does not satisfy oneOf"),
     ({"properties": {"a": {"not": {}}}}, {"a": 1}, r"does not satisfy not: \{\}"),
     ({"properties": {"a": {"type": ["string", "null"]}}}, {"a": 1}, "expected string or null, got an integer"),
-    ({"properties": {"a": False}}, {"a": 1}, r"^\$\.a: "),
+    ({"properties": {"a": False}}, {"a": 1}, "1 is not allowed"),
     ({"properties": {"a": {"enum": list(range(30))}}}, {"a": 30}, "18, 19, …, got 30"),
     ({"properties": {"a": {"contains": {"const": 1}}}}, {"a": [2]}, r"does not satisfy contains"),
     ({"patternProperties": {"^a": {"type": "integer"}}}, {"ab": ""}, r"^\$\.ab: expected integer"),

@@ -163,7 +163,7 @@ async def stream(a: int) -> AsyncIterator[int]:
         (two_contexts, "parameter 'b': there is a second ToolContext"),
         (generator, "a generator cannot be a tool"),
         (stream, "a generator cannot be a tool"),
-        (min, "signature cannot be read"),
+        (min, "its signature cannot be read"),
         (classmethod(many), "must be callable|classmethod"),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -304,20 +304,20 @@ def _blocks(drafts: list[_Draft], *, calls: bool) -> tuple[Block, ...]:
     blocks: list[Block] = []
     parts: list[str] = []
     for draft in drafts:
-        if type(draft) is _TextDraft:
+        if isinstance(draft, _TextDraft):
             parts += draft.parts
             continue
-        if type(draft) is _CallDraft and not calls:
+        if isinstance(draft, _CallDraft) and not calls:
             continue
         if parts:
             blocks.append(Text(_mended("".join(parts))))
             parts = []
-        if type(draft) is _CallDraft:
+        if isinstance(draft, _CallDraft):
             arguments = _escaped("".join(draft.parts))
             blocks.append(ToolCall(_mended(draft.id), _mended(draft.name), arguments if arguments.strip() else "{}"))
-        elif type(draft) is _ReasoningDraft:
+        elif isinstance(draft, _ReasoningDraft):
             blocks.append(Reasoning(_mended("".join(draft.parts)), draft.signature))
-        elif type(draft) is NativeBlock:
+        else:
             blocks.append(draft)
     if parts:
         blocks.append(Text(_mended("".join(parts))))

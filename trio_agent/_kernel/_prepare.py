@@ -99,7 +99,10 @@ class Preparation:
 
     async def _refuse(self, index: int, result: ToolResult) -> None:
         if self._chain.after_tool_result:
+            status = result.status
             result = await after_result(self._chain, result)
+            if result.status != status:  # a call that did not run must not seem to have
+                result = attrs.evolve(result, status=status)
         if self._journal.state.results[index] is None:
             self._journal.post(ToolExecutionEnd(result, index))
 
@@ -125,6 +128,4 @@ async def after_result(chain: Chain, result: ToolResult) -> ToolResult:
 
 
 def _failed(result: ToolResult, hook: object, error: Exception) -> ToolResult:
-    # A refused call must not seem to have run: its status says that it did not.
-    status = "error" if result.status == "ok" else result.status
-    return ToolResult.of(result.call_id, status, hook_failed(hook, error).message)
+    return ToolResult.of(result.call_id, "error", hook_failed(hook, error).message)

@@ -27,10 +27,22 @@ class CallContext:
     Attributes:
       held: the converted result, from the tool's return on; a cut after that does not lose it.
       timed: the scope of the call's own timeout, if it has one.
+      invoked: its tool, or a hook around it, has been entered.
       abandoned: its thread goes on without it, and keeps its token.
     """
 
-    __slots__ = ("_phase", "abandoned", "began", "closed", "held", "idempotency_key", "index", "prepared", "timed")
+    __slots__ = (
+        "_phase",
+        "abandoned",
+        "began",
+        "closed",
+        "held",
+        "idempotency_key",
+        "index",
+        "invoked",
+        "prepared",
+        "timed",
+    )
 
     def __init__(self, phase: ToolPhase, index: int, prepared: PreparedCall, idempotency_key: str) -> None:
         self._phase = phase
@@ -42,6 +54,7 @@ class CallContext:
         self.held: ToolResult | None = None
         self.timed: trio.CancelScope | None = None
         self.abandoned = False
+        self.invoked = False
 
     @property
     def call_id(self) -> str:

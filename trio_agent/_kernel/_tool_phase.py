@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, final
 
+import attrs
 import outcome
 import trio
 
 from .._errors import FatalToolError, StoreFailed, describe, failure_in, leaf, leaves
 from .._events import ToolExecutionUpdate
 from .._facts import Custom, ToolExecutionEnd, ToolExecutionStart
-from .._messages import ToolCall, ToolResult
+from .._messages import NEVER_STARTED, ToolCall, ToolResult
 from .._ports import Dispatcher, PreparedCall
 from ._chain import Chain, RunContext
 from ._control import Control
@@ -263,6 +264,10 @@ class ToolPhase:
     def _end(self, call: CallContext, result: ToolResult) -> None:
         """Say the end, and close the call's context in the same step."""
         call.close()
+        if result.call_id != call.call_id:
+            result = attrs.evolve(result, call_id=call.call_id)
+        if call.invoked and result.status in NEVER_STARTED:  # what has run must not seem to have not
+            result = attrs.evolve(result, status="error")
         self.say(ToolExecutionEnd(result, call.index, self.journal.now() - call.began))
         self._let_others_run(call)
 
@@ -275,6 +280,7 @@ class ToolPhase:
     async def _guarded(self, call: CallContext) -> outcome.Outcome[ToolResult]:
         """What the tool and its wrappers came to.  A cancellation is no outcome, and goes on."""
         self._invoked[call.call_id] = call
+        call.invoked = True
         try:
             return outcome.Value(await self._invoke(call.prepared))
         except Exception as error:

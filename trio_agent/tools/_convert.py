@@ -23,8 +23,6 @@ from ._records import record_values
 __all__ = ["convert"]
 
 _MAX_DEPTH: Final = 100
-_MAX_NODES: Final = 200_000
-"""Values that are walked.  A few lists that hold each other many times would make a text without end."""
 
 _BLOCKS: Final = (Text, Image, File)
 _STATUSES: Final = frozenset(get_args(ResultStatus))
@@ -51,12 +49,12 @@ def convert(
     try:
         if isinstance(value, ToolResult):
             status = value.status if value.status in _STATUSES else "error"
-            blocks = _content(value.content)
+            blocks = _content(value.content, limit)
             structured = _json_text(value.structured)
         elif isinstance(value, BaseException):
             status, blocks = "error", [Text(describe(value))]
         else:
-            blocks, structured = _converted(value)
+            blocks, structured = _converted(value, limit)
     except Exception as error:  # the value's own methods may raise whatever they like
         status, structured = "error", None
         blocks = [Text(f"The tool returned a value that cannot be shown: {describe(error)}")]
@@ -82,14 +80,14 @@ def _bounded(
     return ToolResult(call_id, content, status, structured)
 
 
-def _content(content: object) -> list[ResultBlock]:
+def _content(content: object, limit: int) -> list[ResultBlock]:
     """The content of a result that a tool made itself, which may hold anything."""
     if isinstance(content, tuple | list):
         blocks: list[ResultBlock] = []
         for item in cast("tuple[object, ...]", content):
-            blocks += _converted(item)[0]
+            blocks += _converted(item, limit)[0]
         return blocks
-    return _converted(content)[0]
+    return _converted(content, limit)[0]
 
 
 def _json_text(text: object) -> str | None:
@@ -106,7 +104,7 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def _converted(value: object) -> tuple[list[ResultBlock], str | None]:
+def _converted(value: object, limit: int) -> tuple[list[ResultBlock], str | None]:
     """The blocks of a value, and its JSON text if it is JSON."""
     if value is None:
         return [], None
@@ -117,19 +115,39 @@ def _converted(value: object) -> tuple[list[ResultBlock], str | None]:
     blocks = _blocks_in(value)
     if blocks:
         return [_checked_block(block) for block in blocks], None
-    if type(value) in (dict, list):
+    if type(value) in (dict, list) and _is_small(value, limit):
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError, RecursionError):
-            pass  # something in it is no JSON: the long way
+            text = _dumps(value)
+        except Exception:
+            pass  # something in it is no JSON, or its methods raise: the long way finds out
         else:
             return [Text(text)], text
-    normal = _Normaliser()
+    normal = _Normaliser(limit)
     shown = normal.value(value, 0)
     if isinstance(shown, str):
         return [Text(shown)], None
-    text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _dumps(shown)
     return [Text(text)], None if normal.invented else text
+
+
+def _is_small(value: object, limit: int) -> bool:
+    """Whether it has no more parts than ``limit``; a few lists that hold each other often have very many."""
+    count = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting.extend(cast("dict[object, object]", item).values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(cast("list[object]", item))
+        count += 1
+        if count + len(waiting) > limit:
+            return False
+    return True
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _blocks_in(value: object) -> list[ResultBlock]:
@@ -153,9 +171,13 @@ def _checked_block(block: ResultBlock) -> ResultBlock:
 
 @final
 class _Normaliser:
-    """Makes JSON of anything, and remembers whether it had to invent something."""
+    """Makes JSON of anything, and remembers whether it had to invent something.
 
-    def __init__(self) -> None:
+    It walks ``limit`` values at most: each of them makes a byte or more, so the rest is cut anyway.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self.invented = False
         self._open: set[int] = set()
         self._nodes = 0
@@ -177,7 +199,7 @@ class _Normaliser:
             return text
         if id(value) in self._open:
             return self._invent("[the same again]")
-        if depth >= _MAX_DEPTH or self._nodes >= _MAX_NODES:
+        if depth >= _MAX_DEPTH or self._nodes >= self._limit:
             return self._invent("[nested too deeply]" if depth >= _MAX_DEPTH else "[too much to show]")
         self._open.add(id(value))
         try:
@@ -225,7 +247,7 @@ class _Normaliser:
     def _items(self, values: list[object] | set[object], depth: int) -> list[object]:
         out: list[object] = []
         for item in values:
-            if self._nodes >= _MAX_NODES:
+            if self._nodes >= self._limit:
                 out.append(self._invent("[too much to show]"))
                 break
             out.append(self.value(item, depth))
@@ -234,7 +256,7 @@ class _Normaliser:
     def _mapping(self, values: Mapping[Any, object], depth: int) -> dict[str, object]:  # Any: a mapping of any keys
         out: dict[str, object] = {}
         for key, item in values.items():
-            if self._nodes >= _MAX_NODES:
+            if self._nodes >= self._limit:
                 out["..."] = self._invent("[too much to show]")
                 break
             out[self._key(key, depth)] = self.value(item, depth)
@@ -244,7 +266,7 @@ class _Normaliser:
         if isinstance(key, str) and not isinstance(key, enum.Enum):
             return str.__str__(key)
         shown = self.value(key, depth)
-        return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+        return shown if isinstance(shown, str) else _dumps(shown)
 
     def _invent(self, text: str) -> str:
         self.invented = True

@@ -49,7 +49,7 @@ class _Fault(Protocol):
     @property
     def relative_schema_path(self) -> Iterable[str | int]: ...
     @property
-    def validator(self) -> str: ...
+    def validator(self) -> str | None: ...
     @property
     def validator_value(self) -> Any: ...  # Any: JSON
     @property
@@ -156,7 +156,8 @@ def _check_against_dialect(schema: Schema) -> None:
 
     jsonschema = _library("jsonschema")
     uri = schema.get("$schema", jsonschema.Draft202012Validator.META_SCHEMA["$id"])
-    dialect = jsonschema.validators.validator_for({"$schema": uri}, default=None)
+    known = isinstance(uri, str)
+    dialect = jsonschema.validators.validator_for({"$schema": uri}, default=None) if known else None
     if dialect is None:
         raise Unusable(f"its schema is of an unknown dialect, {_shown(uri)}")
     try:
@@ -235,6 +236,8 @@ def _expected(fault: _Fault) -> str:
     limit = fault.validator_value
     value = fault.instance
     match fault.validator:
+        case None:  # the schema false; jsonschema does not say where it stands
+            return f"{_shown(value)} is not allowed"
         case "type":
             names = [limit] if isinstance(limit, str) else cast("list[str]", limit)
             return f"expected {' or '.join(names)}, got {_kind(value)}"

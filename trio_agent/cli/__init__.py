@@ -1,0 +1,8 @@
+"""The command ``trio-agent``: a demonstration, and one run from a terminal.
+
+Needs the extra ``cli``; nothing else of the package does, and nothing of the package imports this.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,104 @@
+"""What was done, in a few lines, and whether the history that it left is whole.
+
+Pure: counts nothing itself and prints nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from .._core._transcript import project
+from .._facts import StopReason
+from .._messages import Message, ResultStatus
+from ..testing import check_history
+from ._tally import Tally, TurnTally, plural
+
+__all__ = ["check_left", "statuses_text", "summary"]
+
+SHOWN: Final = 8
+"""How many numbers of an order are shown."""
+
+STATUSES: Final[dict[ResultStatus, str]] = {
+    "ok": "ok",
+    "error": "failed",
+    "invalid": "invalid",
+    "unknown_tool": "of unknown tools",
+    "denied": "denied",
+    "not_run": "not run",
+    "interrupted": "interrupted",
+    "timed_out": "timed out",
+    "truncated": "truncated",
+}
+"""What became of calls, as a person says it."""
+
+
+def statuses_text(statuses: Counter[ResultStatus]) -> str:
+    """``12 ok, 228 interrupted``."""
+    told = [f"{statuses[status]:,} {text}" for status, text in STATUSES.items() if statuses[status]]
+    return ", ".join(told) or "none ended"
+
+
+def check_left(messages: Sequence[Message]) -> None:
+    """Check that a history is whole: each call has its one result, and a model would take it as it is.
+
+    Raises:
+      AssertionError: it is not; the text says where.
+    """
+    # What a request shows would hide a missing result, so the results are counted before.
+    after: Message | None
+    for message, after in itertools.zip_longest(messages, messages[1:]):
+        asked = [call.id for call in message.calls]
+        given = [result.call_id for result in after.results] if after is not None else []
+        if asked != given:
+            raise AssertionError(f"the calls {asked} were answered by {given}")
+    check_history(project([*messages, Message("user", "Go on.")]))
+
+
+def summary(tally: Tally, messages: Sequence[Message], stop_reason: StopReason) -> Iterator[str]:
+    """The lines to print at a run's end.
+
+    Args:
+      tally: of all its events.
+      messages: its history.
+      stop_reason: why it stopped.
+    """
+    yield _line("run", f"{plural(len(tally.turns), 'turn')}, {stop_reason}")
+    yield _line("calls", f"{tally.asked:,}: {statuses_text(tally.statuses)}" if tally.asked else "none")
+    if tally.peak:
+        yield _line("in flight", f"{tally.peak:,} at most")
+        yield _line("wall time", f"{tally.wall:.2f} s; the calls took {tally.serial:.2f} s, added up{_times(tally)}")
+    widest = max(tally.turns, key=lambda turn: len(turn.calls), default=None)
+    if widest is not None and len(widest.calls) > 1:
+        ends, results = widest.ends, _places_of_results(widest, messages)
+        yield _line("events", f"ends came in the order {_order(ends)} of turn {widest.number}")
+        yield _line("results", f"the model got them in the order {_order(results)}")
+    try:
+        check_left(messages)
+    except AssertionError as error:
+        yield _line("history", f"NOT VALID: {error}")
+    else:
+        owed = ", and each call has its one result" if tally.asked else ""
+        yield _line("history", f"valid: {plural(len(messages), 'message')}{owed}")
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<10} {text}"
+
+
+def _times(tally: Tally) -> str:
+    return f" ({tally.serial / tally.wall:.0f} times as long)" if tally.wall and tally.serial > tally.wall else ""
+
+
+def _places_of_results(turn: TurnTally, messages: Sequence[Message]) -> list[int]:
+    """Where the results of a turn stand, as they lie in the history."""
+    places = {call.id: place for place, call in enumerate(turn.calls)}
+    return [places[result.call_id] for message in messages for result in message.results if result.call_id in places]
+
+
+def _order(places: Iterable[int]) -> str:
+    numbers = [place + 1 for place in places]
+    told = ", ".join(map(str, numbers[:SHOWN]))
+    return f"{told}, ..., {numbers[-1]}" if len(numbers) > SHOWN else told
