@@ -145,14 +145,14 @@ def _parameters(value: Any) -> Iterator[str]:  # Any: whatever Sphinx calls a cl
     signature = inspect.signature(value)
     starred = slashed = False
     for parameter in signature.parameters.values():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
-            starred = True
-            yield "*"
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             slashed = True
         elif slashed:
             slashed = False
             yield "/"
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+            starred = True
+            yield "*"
         text = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         starred = starred or parameter.kind is inspect.Parameter.VAR_POSITIONAL
         text += parameter.name

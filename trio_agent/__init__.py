@@ -63,7 +63,7 @@ from ._facts import ToolExecutionStart as ToolExecutionStart
 from ._facts import TurnEnd as TurnEnd
 from ._facts import TurnEndReason as TurnEndReason
 from ._facts import TurnStart as TurnStart
-from ._kernel._journal import OnListenerError as OnListenerError
+from ._kernel._announcer import OnListenerError as OnListenerError
 from ._kernel._run import Run as Run
 from ._kernel._run import RunResult as RunResult
 from ._kernel._subscription import Subscription as Subscription

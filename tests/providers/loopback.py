@@ -85,7 +85,10 @@ class Loopback:
         text = top.decode().lower()
         length = int(text.partition("content-length: ")[2].partition("\r\n")[0])
         while len(body) < length:
-            body += await stream.receive_some()
+            piece = await stream.receive_some()
+            if not piece:
+                return False
+            body += piece
         self.requests.append((text, json.loads(body)))
         return True
 

@@ -115,6 +115,7 @@ COMMON: list[tuple[dict[str, Any], Any]] = [
     ({"type": "string", "pattern": "^a", "maxLength": 3}, "ab"),
     ({"type": "integer", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2}, 4),
     ({"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"n": {"$ref": "#/$defs/n"}}}}}, {"n": {"n": {}}}),
+    ({"type": "number", "exclusiveMinimum": 1}, 1.5),
     ({"type": "string", "format": "date", "title": "t", "description": "d"}, "no date at all"),
 ]
 

@@ -218,6 +218,11 @@ def test_lanes_come_from_the_structured_input_with_its_defaults(lane: Any, lanes
     assert found.lanes == lanes
 
 
+def test_a_tool_by_hand_has_lanes_of_its_input() -> None:
+    by_hand = Tool("t", "", {}, lambda value: "", lane=lambda value: value["k"])
+    assert prepared("t", '{"k": "v"}', LocalDispatcher([by_hand])).lanes == ("v",)
+
+
 @pytest.mark.parametrize("lane", [lambda args: args["nope"], lambda args: 3, lambda args: [b"x"], lambda args: [None]])
 def test_a_lane_that_fails_is_the_calls_error(lane: Any) -> None:
     found = laned(lane)

@@ -179,6 +179,13 @@ def test_a_circle_that_only_all_of_closes_is_an_invalid_call_and_not_a_loop() ->
         tool.read({})
 
 
+TAGGED = {
+    "oneOf": [
+        {"properties": {"kind": {"const": "a"}}, "required": ["kind"]},
+        {"properties": {"kind": {"const": "b"}, "size": {"type": "integer"}, "name": {"type": "string"}}},
+    ]
+}
+
 FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"required": ["a", "b"]}, {}, r'^\$: missing "a"'),
     ({"additionalProperties": False}, {"a": 1}, r'^\$: unexpected "a"$'),
@@ -195,6 +202,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"properties": {"a": {"enum": list(range(30))}}}, {"a": 30}, "18, 19, …, got 30"),
     ({"properties": {"a": {"contains": {"const": 1}}}}, {"a": [2]}, r"does not satisfy contains"),
     ({"patternProperties": {"^a": {"type": "integer"}}}, {"ab": ""}, r"^\$\.ab: expected integer"),
+    (TAGGED, {"kind": "b", "size": "x", "name": 1}, r"^\$: \$\.size: expected integer.*; \$\.name: expected string"),
     ({"minProperties": 1}, {}, "expected at least 1 properties, got 0"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import dataclasses
 import datetime
@@ -333,7 +334,10 @@ class _Unresolved:
     x: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
-@pytest.mark.parametrize("cls", [_Untyped, _Generic, _Init, _Unresolved], ids=lambda cls: cls.__name__)
+_Tuple = collections.namedtuple("_Tuple", "a b")  # noqa: PYI024
+
+
+@pytest.mark.parametrize("cls", [_Untyped, _Generic, _Init, _Unresolved, _Tuple], ids=lambda cls: cls.__name__)
 def test_a_class_whose_fields_say_nothing_is_refused(cls: type) -> None:
     def put(box: Any) -> str:
         return ""
@@ -423,6 +427,58 @@ def test_a_default_that_the_schema_refuses_is_not_told() -> None:
     assert "default" not in properties["limit"]  # 0, and at least 1 is asked for
     assert "default" not in properties["mode"]
     assert "default" not in properties["raw"]
+
+
+DEFAULTS: list[tuple[Any, Any, Any]] = [
+    (float, 1.5, 1.5),
+    (bytes, b"hi", "aGk="),
+    (datetime.timedelta, datetime.timedelta(hours=1.5), "P0DT5400S"),
+    (datetime.timedelta, -datetime.timedelta(milliseconds=10), "-P0DT0.01S"),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (list[pathlib.Path], [pathlib.Path("a")], ["a"]),
+    (tuple[int, str], (1, "a"), [1, "a"]),
+    (Size, Size(1.0, 2.0, ["x"]), {"width": 1.0, "height": 2.0, "tags": ["x"]}),
+    (Pair, Pair(1, "b"), {"left": 1, "right": "b"}),
+    (Level, Level.HIGH, 2),
+    (str | None, None, None),
+]
+
+
+@pytest.mark.parametrize(("annotation", "default", "told"), DEFAULTS, ids=lambda value: str(value)[:30])
+def test_defaults_are_told_as_json(annotation: Any, default: Any, told: Any) -> None:
+    def function(value: Any = default) -> None: ...
+
+    function.__annotations__["value"] = annotation
+    assert tool(function).schema["properties"]["value"]["default"] == told
+
+
+@pytest.mark.parametrize("default", [float("nan"), {1: 2}, [[]], complex(1)])
+def test_defaults_without_a_json_form_are_left_out(default: Any) -> None:
+    def function(value: dict[str, int] = default) -> None: ...
+
+    made = tool(function)
+    assert "default" not in made.schema["properties"]["value"]
+    assert "required" not in made.schema
+
+
+def test_a_default_that_holds_itself_is_left_out() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    def function(value: list[Any] = circle) -> None: ...
+
+    assert "default" not in tool(function).schema["properties"]["value"]
+
+
+def test_a_docstring_that_cannot_be_read_is_one_description() -> None:
+    def function(value: int) -> None: ...
+
+    function.__doc__ = "Do it.\n\n:param"
+    assert tool(function).description == "Do it.\n\n:param"
+
+
+def test_remarks_that_cannot_be_hashed_are_no_harm() -> None:
+    assert schema_of(Annotated[int, ["remark"], {"a": 1}]) == {"type": "integer"}
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (int, 10**30, 10**30),
     (float, 3, 3.0),
     (float, 2.5, 2.5),
+    (Annotated[float, Constraint(gt=1)], 2, 2.0),
     (bool, True, True),
     (None, None, None),
     (Any, [1, {"a": None}], [1, {"a": None}]),
@@ -223,6 +224,18 @@ def test_an_invalid_value_is_refused_naming_its_path_and_what_was_expected(
 def test_an_alias_that_means_itself_is_refused() -> None:
     with pytest.raises(ConfigError, match="ITSELF"):
         taking(ITSELF)
+
+
+def test_an_alias_that_cannot_be_resolved_is_refused() -> None:
+    class TypeAliasType:
+        __name__ = "BROKEN"
+
+        @property
+        def __value__(self) -> Any:
+            raise NameError("nowhere")
+
+    with pytest.raises(ConfigError, match="cannot be resolved: nowhere"):
+        taking(TypeAliasType())
 
 
 def test_all_faults_are_named_but_only_so_many() -> None:

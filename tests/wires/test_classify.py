@@ -38,7 +38,9 @@ def body(message: str = "Something.", **fields: object) -> bytes:
         (529, "OVERLOADED"),
     ],
 )
-@pytest.mark.parametrize("text", [b"", b"<html>Bad gateway</html>", body(), b'{"detail":"Something."}', b"[1]", b"null"])
+@pytest.mark.parametrize(
+    "text", [b"", b"<html>Bad gateway</html>", body(), b'{"detail":"Something."}', b"[1]", b"null"]
+)
 def test_a_status_alone_has_a_code(status: int, code: ErrorCode, text: bytes) -> None:
     error = classify(status, {}, text)
     assert (error.code, error.status) == (code, status)
@@ -61,7 +63,11 @@ def test_a_status_alone_has_a_code(status: int, code: ErrorCode, text: bytes) ->
         (400, body("x", details=[{"reason": "API_KEY_INVALID"}]), "AUTHENTICATION"),
         (500, body("Internal.", status="DEADLINE_EXCEEDED"), "TIMEOUT"),
         (400, body("", message_="x", code="context_length_exceeded"), "CONTEXT_OVERFLOW"),
-        (502, body("Provider returned error", metadata={"raw": "maximum context length is 9 tokens"}), "CONTEXT_OVERFLOW"),
+        (
+            502,
+            body("Provider returned error", metadata={"raw": "maximum context length is 9 tokens"}),
+            "CONTEXT_OVERFLOW",
+        ),
         (502, body("Upstream.", metadata={"raw": {"m": "maximum context length is 9"}}), "CONTEXT_OVERFLOW"),
     ],
 )
@@ -125,7 +131,10 @@ def test_the_table_can_be_extended_in_front() -> None:
 @pytest.mark.parametrize("status", [200, 429, 502])
 def test_an_error_inside_of_an_answer_is_classified_by_the_status_that_it_names(status: int) -> None:
     error = classify(None, {}, body(code=status))
-    assert (error.code, error.status) == ("RATE_LIMIT" if status == 429 else "PROVIDER_ERROR", status if status > 299 else None)
+    assert (error.code, error.status) == (
+        "RATE_LIMIT" if status == 429 else "PROVIDER_ERROR",
+        status if status > 299 else None,
+    )
 
 
 def test_what_is_kept_of_a_body_is_bounded_and_holds_no_key() -> None:
@@ -140,9 +149,12 @@ def test_what_is_kept_of_a_body_is_bounded_and_holds_no_key() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["error", "message", "code", "type", "status", "details", "metadata", "raw", "innererror"]), inner
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "code", "type", "status", "details", "metadata", "raw", "innererror"]),
+            inner,
+        )
     ),
     max_leaves=12,
 )

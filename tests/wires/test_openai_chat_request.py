@@ -83,9 +83,7 @@ def test_extra_may_replace_what_we_send() -> None:
 
 def test_compatible_servers_get_their_own_words() -> None:
     wire = OpenAIChatWire(max_tokens_field="max_tokens", stream_usage=False, required_choice="any")
-    body = sent(
-        USER, wire=wire, sampling=Sampling(max_tokens=9), tools=(spec("look"),), tool_choice="required"
-    )
+    body = sent(USER, wire=wire, sampling=Sampling(max_tokens=9), tools=(spec("look"),), tool_choice="required")
     assert body["max_tokens"] == 9
     assert body["tool_choice"] == "any"
     assert "stream_options" not in body

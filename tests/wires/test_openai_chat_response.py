@@ -139,7 +139,9 @@ def test_reasoning_comes_in_every_form() -> None:
         delta(reasoning_content="a"),
         delta(reasoning="b", reasoning_details=[{"text": "b"}]),
         delta(reasoning_details=details),
-        delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "f"}]}, {"type": "text", "text": "x"}]),
+        delta(
+            content=[{"type": "thinking", "thinking": [{"type": "text", "text": "f"}]}, {"type": "text", "text": "x"}]
+        ),
         delta(content=[{"type": "thinking", "thinking": "g"}]),
         delta(reasoning={"odd": 1}, reasoning_content=None),
         DONE,
@@ -185,7 +187,9 @@ def test_a_legacy_function_call_is_a_call_unless_it_stands_beside_one() -> None:
 
 def test_a_document_s_calls_are_separate_whatever_index_they_claim() -> None:
     calls = [{"index": 0, "id": "", "function": {"name": "look", "arguments": "{}"}}] * 2
-    body = json.dumps({"choices": [{"message": {"content": None, "tool_calls": calls}, "finish_reason": None}]}).encode()
+    body = json.dumps(
+        {"choices": [{"message": {"content": None, "tool_calls": calls}, "finish_reason": None}]}
+    ).encode()
     assert read(body, content_type="application/json") == [
         CallChunk(0, "", "look", "{}"),
         CallChunk(1, "", "look", "{}"),
@@ -351,7 +355,9 @@ def test_a_document_has_its_usage_before_its_end() -> None:
     ]
 
 
-@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "text/plain", "application/x-ndjson", "video/mp4"])
+@pytest.mark.parametrize(
+    "content_type", ["text/html; charset=utf-8", "text/plain", "application/x-ndjson", "video/mp4"]
+)
 def test_another_content_type_is_named_with_the_beginning_of_the_body(content_type: str) -> None:
     page = b"<html>Sign in, sk-abcdefghijkl</html>"
     _, error = failure(page, content_type=content_type)

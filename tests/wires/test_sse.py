@@ -77,7 +77,9 @@ def test_what_is_written_is_read(sent: list[tuple[str, list[str]]], end: str, da
     assert decode(written, cuts) == [ServerSentEvent(name, "\n".join(texts)) for name, texts in sent]
 
 
-tokens = st.sampled_from([b"data: ", b"data:", b"event: ", b": ", b" ", b"\n", b"\r", b"\r\n", b"x", b"\xc3", b"\xef\xbb\xbf"])
+tokens = st.sampled_from(
+    [b"data: ", b"data:", b"event: ", b": ", b" ", b"\n", b"\r", b"\r\n", b"x", b"\xc3", b"\xef\xbb\xbf"]
+)
 
 
 @given(st.lists(tokens, max_size=30).map(b"".join), st.lists(st.integers(0, 200), max_size=20))

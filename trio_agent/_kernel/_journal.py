@@ -1,12 +1,10 @@
-"""The single writer of a session: stamps, folds, commits and announces, in one order.
+"""The single writer of a session: stamps, folds, commits and shows, in one order.
 
-``post`` and ``emit`` are synchronous.  A *writer* task commits what has queued up and never waits for an
-observer; an *announcer* task shows what is committed to the listeners, and waits for them: a slow or hung
-listener delays what is shown and never what is written.  Without a store and without listeners both happen
-inline, with no task.
+``post`` and ``emit`` are synchronous.  With a store, a *writer* task commits what has queued up, and what
+is committed is shown; it never waits for an observer.  Without one, all this happens inline, with no task.
 
-Both tasks live behind a shield from their start, so no cancellation cuts a commit or a listener in half;
-the shield gets the settle deadline when a settlement begins.
+The writer lives behind a shield from its start, so no cancellation cuts a commit in half; the shield gets
+the settle deadline when a settlement begins.
 """
 
 from __future__ import annotations
@@ -15,114 +13,69 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Literal, TypeAlias, cast, final
+from typing import cast, final
 
 import attrs
 import trio
 
 from .._core._state import State, fold
-from .._errors import AgentError, ListenerFailed, StoreFailed, describe, failure_in, leaf
+from .._errors import AgentError, StoreFailed, describe
 from .._events import Diagnostic, DiagnosticCode, Event, Observation
 from .._facts import AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
 from .._ports import Listener, SessionStore
+from ._announcer import Announcer, OnListenerError
 from ._subscription import Subscription
 
-__all__ = ["Journal", "OnListenerError"]
-
-OnListenerError: TypeAlias = Literal["fail", "detach"]
-
-
-@attrs.define(eq=False)
-class _Listening:
-    listener: Listener
-    kinds: frozenset[str] | None
-    on_error: OnListenerError
-    attached: bool = True
+__all__ = ["Journal"]
 
 
 @final
+@attrs.define(eq=False)
 class Journal:
-    """The log, the state and the observers of one session; a run borrows it.
+    """The log, the state and the observers of one session; a run borrows it."""
 
-    Attributes:
-      now: the clock, in seconds; what stamps are taken from.
-      state: the fold of everything posted.  Read it; only ``post`` changes it.
-      log: the facts of a volatile session, in order; empty if there is a store.
-      watched: whether somebody looks.  Observations need not be made if nobody does.
-      failed: why nothing is logged any more.
-    """
+    _session: str
+    _store: SessionStore | None
+    _on_failure: Callable[[AgentError], None]
 
-    __slots__ = (
-        "_announced",
-        "_announcements",
-        "_announcer",
-        "_announcing",
-        "_begun",
-        "_busy",
-        "_closing",
-        "_committed",
-        "_deadline",
-        "_demanded",
-        "_disclosed",
-        "_facts_from",
-        "_keeping",
-        "_listening",
-        "_on_failure",
-        "_place",
-        "_queueing",
-        "_readers",
-        "_session",
-        "_shield",
-        "_spawn",
-        "_store",
-        "_to_announce",
-        "_to_commit",
-        "_wake_announcer",
-        "_wake_waiters",
-        "_wake_writer",
-        "failed",
-        "log",
-        "now",
-        "state",
-        "watched",
-    )
+    state: State = attrs.field(init=False, factory=State)
+    """The fold of everything posted.  Read it; only ``post`` changes it."""
+    log: list[Fact] = attrs.field(init=False, factory=list[Fact])
+    """The facts of a volatile session, in order; empty if there is a store."""
+    watched: bool = attrs.field(init=False, default=False)
+    """Whether somebody looks.  Observations need not be made if nobody does."""
+    failed: StoreFailed | None = attrs.field(init=False, default=None)
+    """Why nothing is logged any more."""
+    now: Callable[[], float] = attrs.field(init=False, default=trio.current_time)
+    """The clock, in seconds; what stamps are taken from."""
 
-    def __init__(self, session: str, store: SessionStore | None, on_failure: Callable[[AgentError], None]) -> None:
-        self.state = State()
-        self.now: Callable[[], float] = trio.current_time
-        self.log: list[Fact] = []
-        self.watched = False
-        self.failed: StoreFailed | None = None
-        self._session = session
-        self._store = store
-        self._on_failure = on_failure
-        self._place = Place("", 0)
-        self._queueing = store is not None
-        self._keeping = store is None
-        self._disclosed = True  # the failure, if there was one, has been shown
-        self._begun = False
-        self._facts_from = 0
-        self._readers: list[Subscription] = []
-        self._listening: list[_Listening] = []
-        self._spawn: trio.Nursery | None = None
-        self._deadline = math.inf
-        self._closing = False
-        # the writer: what is not committed yet, and up to where somebody waits for it
-        self._to_commit: deque[tuple[Event, bool]] = deque()
-        self._committed = 0
-        self._demanded = 0
-        self._wake_writer = trio.Event()
-        self._shield: trio.CancelScope | None = None
-        # the announcer: what is committed and not shown to the listeners yet
-        self._announcements: deque[tuple[Event, _Listening | None]] = deque()
-        self._to_announce = 0
-        self._announced = 0
-        self._announcing = False
-        self._announcer: trio.lowlevel.Task | None = None
-        self._wake_announcer = trio.Event()
-        self._busy: trio.CancelScope | None = None
-        # whoever waits for either
-        self._wake_waiters = trio.Event()
+    _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
+    _place: Place = attrs.field(init=False, default=Place("", 0))
+    _run_from: int = attrs.field(init=False, default=0)
+    """Where in the log the run begins."""
+    _begun: bool = attrs.field(init=False, default=False)
+    """The run has taken its first step: a reader begins with what comes next."""
+    _readers: list[Subscription] = attrs.field(init=False, factory=list[Subscription])
+    _announcer: Announcer | None = attrs.field(init=False, default=None)
+    _deadline: float = attrs.field(init=False, default=math.inf)
+    _closing: bool = attrs.field(init=False, default=False)
+
+    # the writer, if there is a store
+    _queueing: bool = attrs.field(init=False)
+    """What is said waits for the writer; otherwise it is shown at once."""
+    _queue: deque[tuple[Event, bool]] = attrs.field(init=False, factory=deque[tuple[Event, bool]])
+    """What is not committed yet, and whether it is a fact."""
+    _committed: int = attrs.field(init=False, default=0)
+    _demanded: int = attrs.field(init=False, default=0)
+    """Up to where somebody waits for durability."""
+    _shield: trio.CancelScope | None = attrs.field(init=False, default=None)
+    _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _disclosed: bool = attrs.field(init=False, default=True)
+    """Observers have been told of the failure, if there is one."""
+
+    def __attrs_post_init__(self) -> None:
+        self._queueing = self._store is not None
 
     # --- opening and closing -------------------------------------------------------------------------
 
@@ -136,7 +89,7 @@ class Journal:
             return
         try:
             facts = await self._store.read(self._session)
-        except AgentError:
+        except StoreFailed:
             raise
         except Exception as error:
             raise StoreFailed(f"session {self._session!r} cannot be read: {describe(error)}") from error
@@ -147,38 +100,39 @@ class Journal:
 
     def start(self, nursery: trio.Nursery) -> None:
         """Give the journal a nursery for its tasks."""
-        self._spawn = nursery
+        self._nursery = nursery
         self.now = trio.lowlevel.current_clock().current_time  # a third of the price of trio.current_time
         if self._store is not None:
             nursery.start_soon(self._write)
+
+    def begin_run(self, run_id: str, path: tuple[str, ...] = ()) -> None:
+        """The facts that come belong to this run."""
+        self._place = Place(run_id, self.state.turn, path)
+        self._run_from = len(self.log)
+        self._begun = False
+
+    def begin(self) -> None:
+        """The run's first step: from now on a new reader begins with what comes next."""
+        self._begun = True
 
     def settle_by(self, deadline: float) -> None:
         """A settlement has begun: nothing of ours waits longer than until ``deadline``."""
         self._deadline = min(self._deadline, deadline)
         if self._shield is not None:
             self._shield.deadline = self._deadline
-        if self._busy is not None:
-            self._busy.deadline = self._deadline
+        if self._announcer is not None:
+            self._announcer.settle_by(self._deadline)
 
     def close(self) -> None:
-        """Let both tasks end when they have done what is queued, and let the readers end."""
+        """Let the tasks end when they have done what is queued, and let the readers end."""
         self._closing = True
-        self._wake_writer.set()
-        self._wake_announcer.set()
+        self._wake.set()
+        if self._announcer is not None:
+            self._announcer.close()
         for reader in self._readers:
             reader.close()
 
     # --- saying --------------------------------------------------------------------------------------
-
-    def begin_run(self, run_id: str, path: tuple[str, ...] = ()) -> None:
-        """The facts that come belong to this run."""
-        self._place = Place(run_id, self.state.turn, path)
-        self._facts_from = len(self.log)
-        self._begun = False
-
-    def begin(self) -> None:
-        """The run's first step: from now on a new reader begins with what comes next."""
-        self._begun = True
 
     def post(self, *facts: Fact) -> None:
         """Let these have happened: stamp, fold and queue, in one step."""
@@ -191,9 +145,9 @@ class Journal:
             stamp(fact, state.head + 1, now, self._place)
             fold(state, fact)
             if self._queueing:
-                self._to_commit.append((fact, True))
+                self._queue.append((fact, True))
                 continue
-            if self._keeping:
+            if self._store is None:
                 self.log.append(fact)
             if self.watched:
                 self._show(fact)
@@ -204,7 +158,7 @@ class Journal:
         """Show something that is not logged, in the same order."""
         stamp(observation, self.state.head, self.now(), self._place)
         if self._queueing:
-            self._to_commit.append((observation, False))
+            self._queue.append((observation, False))
             self._stir()
         else:
             self._show(observation)
@@ -216,15 +170,54 @@ class Journal:
 
     def _stir(self) -> None:
         if self.watched or self._demanded > self._committed:
-            self._wake_writer.set()
+            self._wake.set()
 
     def _show(self, event: Event) -> None:
         for reader in self._readers:
             reader.put(event)
-        if self._listening:
-            self._to_announce += 1
-            self._announcements.append((event, None))
-            self._wake_announcer.set()
+        if self._announcer:
+            self._announcer.show(event)
+
+    # --- observers -----------------------------------------------------------------------------------
+
+    def read(self) -> Subscription:
+        """A new reader: from the run's first event if the run has not taken its first step, else from now."""
+        reader = Subscription()
+        for fact in self._missed():
+            reader.put(fact)
+        if self._closing:
+            reader.close()
+        self._readers.append(reader)
+        self._look()
+        return reader
+
+    def listen(
+        self, listener: Listener, kinds: Collection[str] | None, on_error: OnListenerError
+    ) -> Callable[[], None]:
+        """A new listener, with the same rule as :meth:`read`.  Returns what detaches it."""
+        assert self._nursery is not None
+        if self._announcer is None:
+            self._announcer = Announcer(self._on_failure, self.diagnose)
+            self._announcer.settle_by(self._deadline)
+            if self._closing:
+                self._announcer.close()
+        detach = self._announcer.listen(listener, kinds, on_error, self._missed(), self._nursery)
+        self._look()
+        return detach
+
+    def _missed(self) -> list[Fact]:
+        # With a store nothing has been shown before the writer's first step, so nobody has missed anything.
+        return [] if self._begun else self.log[self._run_from :]
+
+    def _look(self) -> None:
+        self.watched = True
+        if self._queue:
+            self._wake.set()
+
+    @property
+    def in_listener(self) -> bool:
+        """Whether the current task is the announcer's: it must not wait for itself."""
+        return self._announcer is not None and self._announcer.is_current_task
 
     # --- waiting -------------------------------------------------------------------------------------
 
@@ -232,11 +225,6 @@ class Journal:
     def durable(self) -> bool:
         """Whether a commit takes time, so that a barrier means something."""
         return self._store is not None
-
-    @property
-    def in_listener(self) -> bool:
-        """Whether the current task is the announcer: it must not wait for itself."""
-        return self._announcer is not None and trio.lowlevel.current_task() is self._announcer
 
     async def committed(self) -> None:
         """Wait until everything posted so far is durable.  A checkpoint only if it has to wait.
@@ -249,8 +237,8 @@ class Journal:
         target = self.state.head
         self._demanded = max(self._demanded, target)
         while self._committed < target and self.failed is None:
-            self._wake_writer.set()
-            await self._wake_waiters.wait()
+            self._wake.set()
+            await self._progress.wait()
         if self.failed is not None:
             raise self.failed
 
@@ -262,37 +250,32 @@ class Journal:
         if self.failed is None and self._store is not None:
             with contextlib.suppress(StoreFailed):  # whoever ends the run has been told
                 await self.committed()
-        if self._listening and not self.in_listener:
-            while self._announced < self._to_announce and self._announcing:
-                await self._wake_waiters.wait()
+        if self._announcer is not None and not self.in_listener:
+            await self._announcer.flush()
 
-    def _tell_waiters(self) -> None:
-        self._wake_waiters.set()
-        self._wake_waiters = trio.Event()
-
-    # --- the writer ----------------------------------------------------------------------------------
+    # --- the writer's task ---------------------------------------------------------------------------
 
     async def _write(self) -> None:
         with trio.CancelScope(shield=True, deadline=self._deadline) as self._shield:
-            while not (self._closing and not self._to_commit):
-                self._wake_writer = trio.Event()
-                if self._to_commit and (self.watched or self._demanded > self._committed or self._closing):
+            while self._queue or not self._closing:
+                if self._queue and (self.watched or self._demanded > self._committed or self._closing):
                     await self._commit()
                 else:
-                    await self._wake_writer.wait()
+                    self._wake = trio.Event()
+                    await self._wake.wait()
         if self._shield.cancelled_caught:
             self._queueing = False
             self._fail(StoreFailed(f"session {self._session!r}: a commit was still open at the settle deadline"))
-            self._show_all(list(self._to_commit))
+            self._show_all(list(self._queue))
 
     async def _commit(self) -> None:
         """Write everything that has queued up, then show it."""
-        batch = list(self._to_commit)
-        facts = [cast(Fact, event) for event, durable in batch if durable]
-        store = self._store
-        if facts and self.failed is None and store is not None:
+        assert self._store is not None
+        batch = list(self._queue)
+        facts = [cast("Fact", event) for event, is_fact in batch if is_fact]
+        if facts and self.failed is None:
             try:
-                await store.append(self._session, facts, expected_head=self._committed)
+                await self._store.append(self._session, facts, expected_head=self._committed)
             except StoreFailed as error:
                 self._fail(error)
             except Exception as error:
@@ -304,10 +287,10 @@ class Journal:
         self._tell_waiters()
 
     def _show_all(self, batch: list[tuple[Event, bool]]) -> None:
-        for event, _ in batch:
-            self._to_commit.popleft()
+        for event, is_fact in batch:
+            self._queue.popleft()
             if type(event) is not AgentStart:  # nothing stands before a run's first event
-                self._disclose()
+                self._disclose(event.seq - is_fact, event.place)
             if self.watched:
                 self._show(event)
 
@@ -318,98 +301,13 @@ class Journal:
         self._on_failure(error)
         self._tell_waiters()
 
-    def _disclose(self) -> None:
-        if self.failed is None or self._disclosed:
-            return
-        self._disclosed = True
-        if self.watched:
+    def _disclose(self, seq: int, place: Place) -> None:
+        if self.failed is not None and not self._disclosed and self.watched:
             diagnostic = Diagnostic("STORE_FAILED", self.failed.message)
-            stamp(diagnostic, self.state.head, self.now(), self._place)
+            stamp(diagnostic, seq, self.now(), place)
             self._show(diagnostic)
+        self._disclosed = True
 
-    # --- observers -----------------------------------------------------------------------------------
-
-    def read(self) -> Subscription:
-        """A new reader: from the run's first event if the run has not taken its first step, else from now."""
-        reader = Subscription()
-        if self._keeping and not self._begun:
-            for fact in self.log[self._facts_from :]:
-                reader.put(fact)
-        self._readers.append(reader)
-        if self._closing:
-            reader.close()
-        self._look()
-        return reader
-
-    def listen(
-        self, listener: Listener, kinds: Collection[str] | None, on_error: OnListenerError
-    ) -> Callable[[], None]:
-        """A new listener, with the same rule as :meth:`read`.  Returns what detaches it."""
-        listening = _Listening(listener, None if kinds is None else frozenset(kinds), on_error)
-        if self._keeping and not self._begun:
-            for fact in self.log[self._facts_from :]:
-                self._to_announce += 1
-                self._announcements.append((fact, listening))
-        self._listening.append(listening)
-        self._look()
-        if not self._announcing and self._spawn is not None and not self._closing:
-            self._announcing = True
-            self._spawn.start_soon(self._announce)
-        self._wake_announcer.set()
-        return lambda: self._detach(listening)
-
-    def _look(self) -> None:
-        self.watched = bool(self._readers or self._listening)
-        if self._to_commit:
-            self._wake_writer.set()
-
-    def _detach(self, listening: _Listening) -> None:
-        listening.attached = False
-        if listening in self._listening:
-            self._listening.remove(listening)
-        self._look()
-
-    # --- the announcer -------------------------------------------------------------------------------
-
-    async def _announce(self) -> None:
-        self._announcer = trio.lowlevel.current_task()
-        try:
-            with trio.CancelScope(shield=True):
-                while self._announcements or not self._closing:
-                    self._wake_announcer = trio.Event()
-                    if not self._announcements:
-                        await self._wake_announcer.wait()
-                        continue
-                    event, only = self._announcements.popleft()
-                    for listening in tuple(self._listening) if only is None else (only,):
-                        if listening.attached and (listening.kinds is None or event.kind in listening.kinds):
-                            await self._tell(listening, event)
-                    self._announced += 1
-                    self._tell_waiters()
-        finally:
-            self._announcing = False
-            self._tell_waiters()
-
-    async def _tell(self, listening: _Listening, event: Event) -> None:
-        """Let one listener handle one event; whatever it does, the others get theirs."""
-        raised: Exception | None = None
-        with trio.CancelScope(deadline=self._deadline) as self._busy:
-            try:
-                await listening.listener(event)
-            except Exception as error:
-                raised = leaf(error)
-            except BaseExceptionGroup as group:
-                raised = failure_in(group)
-        timed_out = self._busy.cancelled_caught
-        self._busy = None
-        if timed_out:
-            self._detach(listening)
-            self.diagnose("LISTENER_TIMED_OUT", f"a listener was still busy with {event.kind} at the settle deadline")
-        elif raised is not None:
-            self._detach(listening)
-            text = f"a listener raised at {event.kind}: {describe(raised)}"
-            self.diagnose("LISTENER_FAILED", text)
-            if listening.on_error == "fail":
-                failure = ListenerFailed(text)
-                failure.__cause__ = raised
-                self._on_failure(failure)
+    def _tell_waiters(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()

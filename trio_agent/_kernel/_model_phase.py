@@ -61,16 +61,18 @@ class ModelPhase:
             await self._chain.run(self._chain.before_model)
         number = 0
         while journal.state.abort is None:
+            request = await self._request()
+            if journal.state.abort is not None:  # a hook took its time over the request
+                return
             number += 1
-            again = await self._attempt(number)
+            again = await self._attempt(number, request)
             if again is None:
                 return
             await self._wait(number, *again)
 
-    async def _attempt(self, number: int) -> tuple[float, ProviderError] | None:
+    async def _attempt(self, number: int, request: ModelRequest) -> tuple[float, ProviderError] | None:
         """One attempt; its facts are posted.  If there shall be another: after how long, and why."""
         journal = self._journal
-        request = await self._request()
         encoded = self._config.codec.encode(request)
         if journal.watched:
             journal.emit(ModelCallStart(self._config.model.model, number))

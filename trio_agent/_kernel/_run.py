@@ -23,10 +23,11 @@ from .._messages import Message, Origin
 from .._middleware import Snapshot
 from .._model import Usage
 from .._ports import Listener
+from ._announcer import OnListenerError
 from ._chain import Chain, RunContext
 from ._config import KernelConfig
 from ._control import Control
-from ._journal import Journal, OnListenerError
+from ._journal import Journal
 from ._loop import Loop
 from ._model_phase import ModelPhase
 from ._subscription import Subscription

@@ -7,7 +7,7 @@ connection has a limit.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -102,7 +102,11 @@ class HTTPProvider:
         self._model = model
         self._context_window = context_window
         self._base = _checked_url(base_url)
-        self._headers = {"user-agent": "trio-agent", "content-type": "application/json"}
+        self._headers = {
+            "user-agent": "trio-agent",
+            "content-type": "application/json",
+            "accept-encoding": "identity",  # compression holds events back
+        }
         self._secrets: tuple[str, ...] = ()
         for header, value in (headers or {}).items():
             _check_header(f"the header {header}", value)
@@ -300,12 +304,29 @@ def _make_clients() -> Callable[[], ClosableClient]:
     context: list[ssl.SSLContext] = []
 
     def make() -> ClosableClient:
-        import httpx  # noqa: ASYNC127  # httpx2 is the heavier dependency; it works too, as `client`
+        import httpx  # noqa: ASYNC127  # httpx2 works as well, as `client`, and costs more to install
+
+        class Body(httpx.AsyncByteStream):
+            """A request's body; httpx's own is an async generator, which a cancelled send leaves suspended."""
+
+            def __init__(self, data: bytes) -> None:
+                self._parts = [data]
+
+            def __aiter__(self) -> AsyncIterator[bytes]:
+                return self
+
+            async def __anext__(self) -> bytes:
+                if not self._parts:
+                    raise StopAsyncIteration
+                return self._parts.pop()
+
+        async def replace_body(request: httpx.Request) -> None:
+            request.stream = Body(request.content)
 
         if not context:
             context.append(httpx.create_ssl_context())
         # No limit: whoever waits for a free connection would seem to wait for the model.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=MEMBER_LOAD)
-        return httpx.AsyncClient(verify=context[0], limits=limits)
+        return httpx.AsyncClient(verify=context[0], limits=limits, event_hooks={"request": [replace_body]})
 
     return make

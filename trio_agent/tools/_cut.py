@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from .._messages import ResultBlock, Text
 
-__all__ = ["cut_blocks", "cut_text", "printable", "utf8_length"]
+__all__ = ["cut_blocks", "printable", "utf8_length"]
 
 
 def printable(text: str) -> str:
@@ -26,20 +26,12 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def cut_text(text: str, limit: int) -> tuple[str, int]:
-    """``text`` in at most ``limit`` bytes, and how many bytes were left out.
-
-    ``text`` must be printable, and ``limit`` leave room for a line that says what was left out.
-    """
-    blocks, left_out = cut_blocks([Text(text)], limit)
-    return "".join(block.text for block in blocks if type(block) is Text), left_out
-
-
 def cut_blocks(blocks: Sequence[ResultBlock], limit: int) -> tuple[tuple[ResultBlock, ...], int]:
     """The blocks with at most ``limit`` bytes of text in all, and how many bytes were left out.
 
     The first half and the last of what fits are kept, cut between characters, and where the middle
-    was there is a line that says so.  Pictures and documents are kept whole: half of one is nothing.
+    was there is a line that says so.  Texts must be printable, and the limit leave room for that line.
+    Pictures and documents are kept whole: half of one is nothing.
     """
     total = sum(utf8_length(block.text) for block in blocks if type(block) is Text)
     if total <= limit:

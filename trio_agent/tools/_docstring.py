@@ -47,8 +47,6 @@ def read_docstring(text: str | None) -> Documentation:
     return Documentation((parsed.description or "").strip(), parameters)
 
 
-def first_paragraph(text: str | None) -> str:
+def first_paragraph(text: str) -> str:
     """The first paragraph of a docstring, on one line."""
-    if text is None:
-        return ""
     return " ".join(inspect.cleandoc(text).split("\n\n", 1)[0].split())

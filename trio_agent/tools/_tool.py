@@ -182,8 +182,6 @@ class FunctionTool(Tool, Generic[P, R]):
     _unbound: bool = attrs.field(init=False, repr=False)
 
     def _read(self) -> tuple[ToolSpec, Reader, str | None]:
-        if isinstance(self.handler, classmethod):
-            raise Unusable("a classmethod cannot be a tool: make one of the bound method")
         signature = read_signature(self.handler, self.description or None)
         object.__setattr__(self, "_defaults", signature.defaults)
         object.__setattr__(self, "_unbound", is_method(self.handler))

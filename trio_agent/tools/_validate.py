@@ -309,7 +309,8 @@ def _expected_branch(fault: _Fault) -> str:
         if not any(inner.validator == "type" and len(list(inner.absolute_path)) == depth for inner in inners)
     ]
     if near:
-        inners = min(near, key=len)
+        # A wrong constant is most often the tag of another branch.
+        inners = min(near, key=lambda inners: (any(inner.validator == "const" for inner in inners), len(inners)))
         return "; ".join(f"{_path(inner.absolute_path)}: {_expected(inner)}" for inner in inners[:2])
     names: list[str] = []
     for inners in branches.values():

@@ -1,0 +1,343 @@
+"""Every public name, used once as a user would: never run, read by type checkers only.
+
+What a name is for stands in its docstring; here stands what its types promise.  A name that is missing
+here fails ``tests/test_exports.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, assert_never, assert_type
+
+import trio
+
+import trio_agent
+from trio_agent import codecs, providers, testing, tools, wires
+
+# ------------------------------------------------------------------------------------- the everyday
+
+
+@trio_agent.tool
+async def price(item: str, count: int = 1) -> float:
+    """Say what something costs."""
+    return 3.0 * count if item else 0.0
+
+
+@trio_agent.tool(effect="once", lane="till", exclusive=True, timeout=5, max_result_bytes=1_000, terminal=True)
+def pay(amount: float, context: trio_agent.ToolContext) -> str:
+    """Pay."""
+    context.progress({"paid": amount})
+    context.emit("paid", {"amount": amount})
+    if amount < 0:
+        raise trio_agent.FatalToolError("money does not flow uphill")
+    return context.idempotency_key
+
+
+assert_type(price, tools.FunctionTool[..., Any])  # pyright: ignore[reportAssertTypeFailure]  # the next lines say it
+assert_type(price("tea", count=2).__await__().__next__(), Any)
+assert_type(pay.name, str)
+
+
+async def embed(model: trio_agent.ModelProvider, store: trio_agent.SessionStore) -> None:
+    by_hand: trio_agent.Tool = tools.Tool("echo", "Say it again.", {"type": "object"}, lambda arguments: arguments)
+    agent = trio_agent.Agent(
+        model,
+        tools=[price, pay, by_hand],
+        system="You are polite.",
+        codec=codecs.NativeCodec(),
+        middleware=[Everything()],
+        store=store,
+        retry=trio_agent.Retry(attempts=2),
+        sampling=trio_agent.Sampling(temperature=0.5),
+        listeners=[listen],
+    )
+    assert_type(agent, trio_agent.Agent)
+    assert_type(agent.replace(max_turns=3), trio_agent.Agent)
+    assert_type(await agent.send("Hello."), trio_agent.RunResult)
+    message = trio_agent.Message("user", "Hello.")
+    async with agent.run([message], session="s", max_turns=2, tool_choice="required") as run:
+        assert_type(run, trio_agent.Run)
+        async for event in run:
+            assert_type(event, trio_agent.Event)
+        on_error: trio_agent.OnListenerError = "detach"
+        assert_type(run.subscribe(listen, kinds=["turn_end"], on_error=on_error), Callable[[], None])
+        assert_type(run.events(), trio_agent.Subscription)
+        assert_type(run.state, trio_agent.Snapshot)
+        assert_type(run.cancel_call("c1"), bool)
+        try:
+            await run.steer("Wait.", interrupt=True)
+            await run.follow_up(message)
+        except trio_agent.RunEnded:
+            run.abort(grace=0, reason="too late")
+        assert_type(await run.wait(), trio_agent.RunResult)
+    result = run.result.raise_for_error()
+    stop: trio_agent.StopReason = result.stop_reason
+    assert_type(result.messages, tuple[trio_agent.Message, ...])
+    assert_type(result.usage, trio_agent.Usage)
+    assert_type(stop, trio_agent.StopReason)
+    assert_type(trio.run(agent.send, "Hello."), trio_agent.RunResult)
+
+
+async def listen(event: trio_agent.Event) -> None:
+    print(event.kind, event.seq, event.time, event.run_id, event.turn, event.path)
+
+
+LISTENER: trio_agent.Listener = listen
+
+
+# ----------------------------------------------------------------------------------------- messages
+
+
+def say_what_a_message_holds(message: trio_agent.Message) -> str:
+    role: trio_agent.Role = message.role
+    why: trio_agent.FinishReason | None = message.finish_reason
+    whence: trio_agent.Origin | None = message.origin
+    told = f"{role} {why} {whence}"
+    for block in message.content:
+        match block:
+            case trio_agent.Text(text=text) | trio_agent.Reasoning(text=text):
+                told += text
+            case trio_agent.Image(media_type=kind) | trio_agent.File(media_type=kind):
+                told += kind
+            case trio_agent.ToolCall():
+                told += str(block.input)
+            case trio_agent.ToolResult():
+                status: trio_agent.ResultStatus = block.status
+                told += status
+            case trio_agent.NativeBlock(data=data) | trio_agent.CustomBlock(data=data):
+                told += data
+            case _:
+                assert_never(block)
+    return told
+
+
+# ------------------------------------------------------------------------------------------- events
+
+
+def say_what_an_event_means(event: trio_agent.Event) -> object:
+    match event:
+        case (
+            trio_agent.AgentStart()
+            | trio_agent.TurnStart()
+            | trio_agent.ModelCallFailed()
+            | trio_agent.ModelCallEnd()
+            | trio_agent.MessageEnd()
+            | trio_agent.ToolExecutionStart()
+            | trio_agent.ToolExecutionEnd()
+            | trio_agent.Custom()
+            | trio_agent.MessageQueued()
+            | trio_agent.MessageDelivered()
+            | trio_agent.AbortRequested()
+            | trio_agent.TurnEnd()
+            | trio_agent.AgentEnd()
+        ):
+            return remember(event)
+        case (
+            trio_agent.PhaseChange()
+            | trio_agent.ModelCallStart()
+            | trio_agent.MessageStart()
+            | trio_agent.TextDelta()
+            | trio_agent.ReasoningDelta()
+            | trio_agent.ToolCallDelta()
+            | trio_agent.MessageDiscarded()
+            | trio_agent.ToolUse()
+            | trio_agent.ToolExecutionUpdate()
+            | trio_agent.RetryScheduled()
+            | trio_agent.Diagnostic()
+        ):
+            return look_at(event)
+        case _:
+            assert_never(event)
+
+
+def remember(fact: trio_agent.Fact) -> trio_agent.Fact:
+    place: trio_agent.Place = fact.place
+    line: str = trio_agent.write_fact(fact)
+    return trio_agent.read_fact(line) if place.turn else fact
+
+
+def look_at(observation: trio_agent.Observation) -> object:
+    match observation:
+        case trio_agent.PhaseChange():
+            phase: trio_agent.Phase = observation.phase
+            return phase
+        case trio_agent.Diagnostic():
+            code: trio_agent.DiagnosticCode = observation.code
+            return code
+        case _:
+            return observation.kind
+
+
+def end_of(event: trio_agent.TurnEnd) -> trio_agent.TurnEndReason:
+    return event.reason
+
+
+def limits_of(event: trio_agent.AgentStart) -> trio_agent.Limits:
+    steering: trio_agent.QueueMode = event.limits.steering
+    choice: trio_agent.ToolChoice = event.limits.tool_choice
+    return trio_agent.Limits(steering=steering, tool_choice=choice)
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+
+def name_of(error: trio_agent.AgentError) -> trio_agent.ErrorCode:
+    match error:
+        case trio_agent.ProviderError():
+            assert_type(error.retry_after, float | None)
+        case trio_agent.SessionConflict() | trio_agent.SessionCorrupt() | trio_agent.StoreFailed():
+            pass
+        case trio_agent.ConfigError() | trio_agent.RequestError() | trio_agent.OutputError():
+            pass
+        case trio_agent.ToolFailed() | trio_agent.HookFailed() | trio_agent.ListenerFailed():
+            pass
+        case trio_agent.RunCancelled() | trio_agent.InternalError():
+            pass
+        case _:
+            pass
+    assert_type(trio_agent.Failure.of(error), trio_agent.Failure)
+    return error.code
+
+
+# -------------------------------------------------------------------------------------------- hooks
+
+
+class Everything(trio_agent.Middleware):
+    async def before_agent(self, ctx: trio_agent.HookContext) -> None:
+        ctx.emit("begun", {"turn": ctx.turn})
+        await ctx.call_model([trio_agent.Message("user", "Hm?")], purpose="thinking")
+
+    async def wrap_model_call(
+        self,
+        ctx: trio_agent.HookContext,
+        request: trio_agent.ModelRequest,
+        emit: trio_agent.Emit,
+        call_next: trio_agent.CallModel,
+    ) -> None:
+        await call_next(request, emit)
+
+    async def before_tool_call(
+        self, ctx: trio_agent.HookContext, call: trio_agent.PreparedCall
+    ) -> trio_agent.Block | trio_agent.Replace | None:
+        effect: trio_agent.Effect = call.effect
+        return trio_agent.Block("no") if effect == "once" else trio_agent.Replace({})
+
+    async def wrap_tool_call(
+        self, ctx: trio_agent.HookContext, call: trio_agent.PreparedCall, call_next: trio_agent.CallTool
+    ) -> trio_agent.ToolResult:
+        return await call_next(call)
+
+
+# -------------------------------------------------------------------------------------------- ports
+
+
+class Model:
+    """One's own model: a method."""
+
+    name = "mine"
+    model = "mine-1"
+    context_window: int | None = None
+
+    async def stream(self, request: trio_agent.ModelRequest, emit: trio_agent.Emit) -> None:
+        spec: trio_agent.ToolSpec = request.tools[0]
+        chunks: list[trio_agent.ModelChunk] = [
+            trio_agent.ReasoningChunk("Hm."),
+            trio_agent.TextChunk("Well."),
+            trio_agent.CallChunk(0, "c1", spec.name, "{}"),
+            trio_agent.NativeChunk(trio_agent.NativeBlock("mine", "{}")),
+            trio_agent.UsageReport(trio_agent.Usage(1, 2)),
+            trio_agent.Finish("tool_use"),
+        ]
+        for chunk in chunks:
+            emit(chunk)
+
+
+class Wire:
+    """One's own protocol."""
+
+    def request(self, request: trio_agent.ModelRequest, model: str) -> trio_agent.WireRequest:
+        return trio_agent.WireRequest("/", b"")
+
+    def response(self, content_type: str) -> trio_agent.WireResponse:
+        raise wires.classify(400, {}, b"", rules=wires.RULES)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> trio_agent.ProviderError:
+        return wires.classify(status, headers, body)
+
+
+MODEL: trio_agent.ModelProvider = Model()
+WIRE: trio_agent.Wire = Wire()
+CHAT: trio_agent.Wire = wires.OpenAIChatWire()
+CODEC: trio_agent.Codec = codecs.NativeCodec()
+LOCAL: trio_agent.Dispatcher = tools.LocalDispatcher([price])
+SCRIPTED: trio_agent.ModelProvider = testing.ScriptedModel(testing.say("Yes."))
+
+
+def decode(codec: trio_agent.Codec, message: trio_agent.Message, request: trio_agent.ModelRequest) -> None:
+    assert_type(codec.decode(message, codec.encode(request)), trio_agent.Decoded)
+
+
+# ------------------------------------------------------------------------- providers, wires and tools
+
+
+async def speak(client: providers.HTTPClient) -> None:
+    async with providers.OpenAI("gpt-5-mini", client=client) as model:
+        assert_type(model, providers.HTTPProvider)
+    assert_type(providers.from_name("groq:llama"), providers.HTTPProvider)
+    own: trio_agent.ModelProvider = providers.HTTPProvider(WIRE, model="m", base_url="http://localhost")
+    await own.stream(trio_agent.ModelRequest([]), print)
+
+
+def stream(
+    client: providers.HTTPClient,
+) -> AbstractAsyncContextManager[providers.HTTPResponse]:
+    limits = (1.0, None, None, None)
+    return client.stream("POST", "/", content=b"", headers={}, timeout=limits, follow_redirects=False)
+
+
+def split(data: bytes) -> list[wires.ServerSentEvent]:
+    rule = wires.ErrorRule("RATE_LIMIT", vendor="mine")
+    assert_type(wires.redact(rule.code), str)
+    return wires.EventStreamDecoder().receive(data)
+
+
+def describe(value: object) -> trio_agent.ToolResult:
+    lane: tools.Lane = "till"
+    context: type[tools.ToolContext] = trio_agent.ToolContext
+    assert_type(tools.schema_of(int), dict[str, Any])
+    try:
+        print(tools.Constraint(ge=1), lane, context, trio_agent.tool is tools.tool)
+    except tools.InvalidArguments:
+        raise
+    return tools.convert(value, "c1", tools.MAX_ARGUMENT_BYTES)
+
+
+# -------------------------------------------------------------------------------------- the test kit
+
+
+async def script() -> None:
+    answer: testing.Answer = testing.calls(testing.call(price, item="tea"), testing.call("pay", {"amount": 1.0}))
+    item: testing.Item = testing.think("Hm.") + testing.say("Yes.")
+    rule: testing.Rule = answer_by_rule
+    turns: list[testing.Turn] = [answer, item, rule, testing.CUT, testing.STALL, testing.cut(), testing.stall()]
+    turns.append(testing.chunks(trio_agent.TextChunk("raw")))
+    turns.append(testing.fail(429, retry_after=3))
+    with testing.ScriptedModel(*turns) as model:
+        requests: Sequence[trio_agent.ModelRequest] = model.requests
+    async with testing.ModelServer(model) as server:
+        assert_type(server.base_url, str)
+    testing.check_history(requests[0].messages)
+    testing.check_chat_body({"messages": []})
+    order = testing.EventOrder(facts_only=True)
+    events: list[trio_agent.Event] = []
+    testing.check_order(events)
+    as_listener: Callable[[trio_agent.Event], Awaitable[None]] = order
+    await as_listener(events[0])
+
+
+def answer_by_rule(request: trio_agent.ModelRequest) -> str:
+    return "Yes."
+
+
+EFFECT: Literal["once", "idempotent", "pure"] = price.effect

@@ -1,0 +1,72 @@
+"""The demonstration told in plain lines: a few for each turn, never one for each call.
+
+For pipes and files.  Knows no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from .._events import Diagnostic, Event, RetryScheduled
+from .._facts import MessageEnd, TurnEnd
+from ._interrupt import Interrupts
+from ._summary import statuses_text
+from ._tally import Tally, plural
+from ._words import printable
+
+__all__ = ["Lines"]
+
+
+@final
+class Lines:
+    """A listener that says what happens.
+
+    Args:
+      tally: counts the same events; it has seen each before.
+      say: prints a line.
+    """
+
+    def __init__(self, tally: Tally, say: Callable[[str], None]) -> None:
+        self._tally = tally
+        self._say = say
+
+    def begin(self) -> None:
+        """The run is about to begin."""
+
+    def end(self) -> None:
+        """It is over, and everything was told."""
+
+    async def attend(self, interrupts: Interrupts) -> None:
+        """Say so when Ctrl-C is pressed, until cancelled."""
+        async for times in interrupts.told:
+            more = " once more; still settling" if times > 1 else "; what runs is cut and settled"
+            self._say(f"Ctrl-C{more}")
+
+    def see(self, event: Event) -> None:
+        """Tell one event, if it is one of those that are told."""
+        match event:
+            case MessageEnd() if event.message.role == "assistant":
+                if event.message.text.strip():
+                    self._say(f"turn {event.turn}: the model says: {printable(event.message.text)}")
+                if event.message.calls:
+                    self._say(f"turn {event.turn}: {_asked(self._tally)}")
+                if event.error is not None:
+                    self._say(f"turn {event.turn}: error {event.error.code}: {printable(event.error.message)}")
+            case RetryScheduled():
+                self._say(f"turn {event.turn}: trying again in {event.delay:.1f} s: {event.error.code}")
+            case TurnEnd() if self._tally.turn.calls:
+                turn = self._tally.turn
+                told = f"{statuses_text(turn.statuses)} in {turn.wall:.2f} s, {turn.peak:,} in flight at most"
+                self._say(f"turn {event.number}: {told}")
+            case Diagnostic():
+                self._say(f"{event.code}: {printable(event.text)}")
+            case _:
+                pass
+
+
+def _asked(tally: Tally) -> str:
+    """``240 calls of read_and_count``."""
+    calls = tally.turn.calls
+    names = list(dict.fromkeys(call.name for call in calls))
+    return f"{plural(len(calls), 'call')} of {printable(', '.join(names))}"
