@@ -98,5 +98,18 @@ def test_every_public_name_is_explained(name: str) -> None:
     assert missing == []
 
 
+def test_the_type_checkers_see_every_public_name() -> None:
+    tree = ast.parse((Path(__file__).parent / "typing" / "api.py").read_text(encoding="utf-8"))
+    used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    facades = {name: name.rpartition(".")[2] for name in public_modules()}
+    missing = [
+        f"{name}.{public}"
+        for name, short in facades.items()
+        for public in importlib.import_module(name).__all__
+        if not public.startswith("__") and f"{short}.{public}" not in used
+    ]
+    assert missing == []
+
+
 def test_every_public_module_says_its_idea() -> None:
     assert [name for name in public_modules() if not (importlib.import_module(name).__doc__ or "").strip()] == []

@@ -36,7 +36,7 @@ def _converter() -> Converter:
     converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value, validate=True))
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
     converter.register_structure_hook(float, lambda value, _: float(value) if isinstance(value, str) else value)
-    for union in (Block, ResultBlock):
+    for union in (ResultBlock, Block):  # the inner one first: cattrs keeps the hooks of what it has seen
         configure_tagged_union(union, converter, tag_name="type", tag_generator=kind_of)
     return converter
 

@@ -54,9 +54,9 @@ class Loopback:
         nursery.start_soon(trio.serve_listeners, self._serve, [listener])
         return self
 
-    async def until_closed(self) -> None:
-        """Wait until no connection is open."""
-        while self.open:
+    async def until_closed(self, left: int = 0) -> None:
+        """Wait until no more than ``left`` connections are open."""
+        while self.open > left:
             await self.changed.wait()
 
     async def _serve(self, stream: trio.SocketStream) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx  # noqa: ASYNC127  # the client that a provider makes for itself
 import httpx2
 import pytest
 import trio
@@ -21,6 +21,7 @@ from tests.providers.loopback import DONE, Loopback, delta, head, until_closed, 
 from trio_agent._errors import ConfigError, ErrorCode, ProviderError
 from trio_agent._messages import Message
 from trio_agent._model import Finish, ModelChunk, ModelRequest, TextChunk
+from trio_agent._options import Sampling
 from trio_agent._ports import ModelProvider
 from trio_agent.providers import HTTPClient, HTTPProvider, HTTPResponse
 from trio_agent.wires import OpenAIChatWire
@@ -359,8 +360,7 @@ async def test_what_emit_raises_leaves_as_that_very_object(nursery: trio.Nursery
 
 
 async def test_a_request_that_cannot_be_written_is_not_sent() -> None:
-    broken = ModelRequest((Message("user", "Hi"),), tool_choice="auto", system=3)  # type: ignore[arg-type]
-    object.__setattr__(broken, "system", object())
+    broken = ModelRequest((Message("user", "Hi"),), sampling=Sampling(temperature=float("nan")))
     async with provider_at("http://127.0.0.1:1") as provider:
         with pytest.raises(ProviderError) as caught:
             await provider.stream(broken, [].append)
@@ -511,9 +511,9 @@ async def test_cancelled_at_any_step_it_leaves_nothing_open(nursery: trio.Nurser
                 with probe.scope:
                     assert await ask(provider) == ANSWER
                 trio.lowlevel.remove_instrument(probe)
-                assert server.open <= 1
                 cuts += probe.scope.cancelled_caught
                 assert await ask(provider) == ANSWER
+                await server.until_closed(left=1)  # the one that can be used again
             await server.until_closed()
             if probe.steps < k:
                 break

@@ -97,18 +97,22 @@ class Bench:
             await trio.sleep_forever()
 
 
+def _never(fact: Fact) -> bool:
+    return False
+
+
 @attrs.define
 class MemoryStore:
-    """A log in memory.  ``fails_at`` is what it raises on the first commit that holds a fact of that kind."""
+    """A log in memory; its disk is full when it shall hold a fact that ``fails_on`` is true of."""
 
     facts: list[Fact] = attrs.field(factory=list)
-    fails_at: str | None = None
+    fails_on: Callable[[Fact], bool] = _never
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
         await trio.lowlevel.checkpoint()
         if expected_head != len(self.facts):
             raise SessionConflict(f"expected head {expected_head}, it is {len(self.facts)}")
-        if any(fact.kind == self.fails_at for fact in facts):
+        if any(map(self.fails_on, facts)):
             raise OSError("the disk is full")
         self.facts.extend(facts)
         return len(self.facts)

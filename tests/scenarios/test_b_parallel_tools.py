@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from tests.scenarios.stage import Bench, MemoryStore, Scene
 from trio_agent import (
@@ -16,6 +16,7 @@ from trio_agent import (
     Block,
     Diagnostic,
     Event,
+    Fact,
     FatalToolError,
     HookContext,
     Message,
@@ -30,9 +31,6 @@ from trio_agent import (
 )
 from trio_agent.testing import Answer, ScriptedModel, call, calls
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
-
 def batch(*wanted: tuple[str, dict[str, Any]]) -> Answer:
     """One answer with calls whose ids are 1, 2, 3, ..."""
     return calls(*(call(name, arguments, id=str(number)) for number, (name, arguments) in enumerate(wanted, 1)))
@@ -41,7 +39,7 @@ def batch(*wanted: tuple[str, dict[str, Any]]) -> Answer:
 # ------------------------------------------------------------------------------------------ B09
 
 
-async def test_a_sibling_that_raises_takes_no_result_from_the_others() -> None:
+async def test_a_sibling_that_raises_takes_no_result_from_the_others(autojump_clock: MockClock) -> None:
     """B09."""
     bench = Bench()
     model = ScriptedModel(batch(("ok", {"seconds": 1}), ("boom", {}), ("ok", {"seconds": 3})), "done")
@@ -54,7 +52,7 @@ async def test_a_sibling_that_raises_takes_no_result_from_the_others() -> None:
     assert (result.stop_reason, result.text, len(model.requests)) == ("stop", "done", 2)
 
 
-async def test_a_tool_may_cancel_a_scope_of_its_own() -> None:
+async def test_a_tool_may_cancel_a_scope_of_its_own(autojump_clock: MockClock) -> None:
     """B09: a tool that cancels only its own inner scope."""
 
     @tool
@@ -74,7 +72,7 @@ async def test_a_tool_may_cancel_a_scope_of_its_own() -> None:
     assert (result.stop_reason, len(model.requests)) == ("stop", 2)
 
 
-async def test_a_sibling_that_is_cancelled_takes_no_result_from_the_others() -> None:
+async def test_a_sibling_that_is_cancelled_takes_no_result_from_the_others(autojump_clock: MockClock) -> None:
     """B09: a cancelled sibling."""
     bench = Bench()
     model = ScriptedModel(batch(("ok", {"seconds": 1}), ("hang", {}), ("ok", {"seconds": 3})), "done")
@@ -115,17 +113,21 @@ async def failing_listener(event: Event) -> None:
         raise KeyError("the listener gives up")
 
 
+def is_end_of_4(fact: Fact) -> bool:
+    return isinstance(fact, ToolExecutionEnd) and fact.result.call_id == "4"
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [
         ({"tools": [fatal]}, "TOOL_FAILED"),
         ({"tools": [Bench().ok], "middleware": [FailsInWrapper()]}, "TOOL_FAILED"),
         ({"tools": [Bench().ok], "listeners": [failing_listener]}, "LISTENER_FAILED"),
-        ({"tools": [Bench().ok], "store": MemoryStore(fails_at="tool_execution_end")}, "STORE_FAILED"),
+        ({"tools": [Bench().ok], "store": MemoryStore(fails_on=is_end_of_4)}, "STORE_FAILED"),
     ],
     ids=["a tool", "a wrapper", "a listener", "the store"],
 )
-async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(options: dict[str, Any], code: str) -> None:
+async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(autojump_clock: MockClock, options: dict[str, Any], code: str) -> None:
     """B10: a hook raises in mid-batch with two tools asleep; live tasks are counted after the run."""
     bench = Bench()
     last, *_ = options["tools"]
@@ -135,7 +137,7 @@ async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(options: dict[
         await trio.sleep(1)
         return "early"
 
-    model = ScriptedModel(batch(("early", {}), ("hang", {}), ("hang", {}), (last.name, {})))
+    model = ScriptedModel(batch(("early", {}), ("hang", {}), ("hang", {}), (last.name, {"seconds": 2} if last.name == "ok" else {})))
     scene = Scene(Agent(model, **{**options, "tools": [early, bench.hang, last]}))
     result = await scene.play()  # counts the tasks
     assert bench.running == 0
@@ -144,20 +146,17 @@ async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(options: dict[
     assert scene.statuses["1"] == "ok"
     assert (scene.statuses["2"], scene.statuses["3"]) == ("interrupted", "interrupted")
     assert scene.answered == [["1", "2", "3", "4"]]
-    # What was settled stands in the log before the error does.
-    kinds = [fact.kind for fact in scene.log]
-    if code != "STORE_FAILED":
-        settled = next(i for i, fact in enumerate(scene.log) if getattr(fact, "result", None) == scene.results["1"])
-        assert settled < next(i for i, fact in enumerate(scene.log) if getattr(fact, "error", None) is not None)
-    else:
-        assert "tool_execution_end" not in kinds  # it could not be written, and nothing after it was
+    # What was settled stands in the log before the error does; a broken store holds nothing after it.
+    ends = [fact.result.call_id for fact in scene.log if isinstance(fact, ToolExecutionEnd)]
+    assert ends[0] == "1"
+    assert len(ends) == (1 if code == "STORE_FAILED" else 4)
 
 
 # ------------------------------------------------------------------------------------------ B11
 
 
 @pytest.mark.parametrize("raises", [True, False], ids=["raised", "returned"])
-async def test_an_error_result_cancels_none_of_twenty_six_siblings(raises: bool) -> None:
+async def test_an_error_result_cancels_none_of_twenty_six_siblings(autojump_clock: MockClock, raises: bool) -> None:
     """B11."""
 
     @tool
@@ -183,7 +182,7 @@ async def test_an_error_result_cancels_none_of_twenty_six_siblings(raises: bool)
 
 
 @pytest.mark.parametrize(("limit", "lasts"), [(10, 80), (1, 800), (800, 1), (10_000, 1)])
-async def test_eight_hundred_calls_keep_to_the_limit(limit: int, lasts: int) -> None:
+async def test_eight_hundred_calls_keep_to_the_limit(autojump_clock: MockClock, limit: int, lasts: int) -> None:
     """B12: 800 calls, with a limit of 10 and of 1; the peak is gauged."""
     bench = Bench()
     model = ScriptedModel(batch(*[("ok", {"seconds": 1})] * 800), "done")
@@ -198,7 +197,7 @@ async def test_eight_hundred_calls_keep_to_the_limit(limit: int, lasts: int) -> 
 
 @pytest.mark.parametrize("limit", [1, 10])
 @pytest.mark.parametrize("how", ["abort", "abort with grace", "outer cancel", "leave"])
-async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_start(limit: int, how: str) -> None:
+async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_start(autojump_clock: MockClock, limit: int, how: str) -> None:
     """B12: waiting calls cancel cleanly and never start."""
     bench = Bench()
     model = ScriptedModel(batch(*[("ok", {"seconds": 1})] * 800))
@@ -233,7 +232,7 @@ async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_st
 # ------------------------------------------------------------------------------------------ B13
 
 
-async def test_a_tool_that_never_answers_times_out_and_frees_its_slot() -> None:
+async def test_a_tool_that_never_answers_times_out_and_frees_its_slot(autojump_clock: MockClock) -> None:
     """B13: call(1, hang) + call(2, ok 1) with timeout 30."""
     bench = Bench()
 
@@ -253,7 +252,7 @@ async def test_a_tool_that_never_answers_times_out_and_frees_its_slot() -> None:
 
 @pytest.mark.parametrize("how", ["abort", "abort with grace", "outer cancel", "leave"])
 @pytest.mark.parametrize("limit", [1, 10])
-async def test_a_tool_that_never_answers_is_cancelled_promptly(how: str, limit: int) -> None:
+async def test_a_tool_that_never_answers_is_cancelled_promptly(autojump_clock: MockClock, how: str, limit: int) -> None:
     """B13: without timeout but with cancel."""
     bench = Bench()
     model = ScriptedModel(batch(("ok", {"seconds": 1}), ("hang", {})))
@@ -289,7 +288,7 @@ class Denies(Middleware):
         return Block("not today") if call.call.id == "2" else None
 
 
-async def test_ends_come_as_they_happen_and_messages_in_the_order_of_the_calls() -> None:
+async def test_ends_come_as_they_happen_and_messages_in_the_order_of_the_calls(autojump_clock: MockClock) -> None:
     """B14."""
     bench = Bench()
     model = ScriptedModel(batch(("ok", {"seconds": 5}), ("ok", {"seconds": 0}), ("ok", {"seconds": 1})), "done")
@@ -307,7 +306,7 @@ async def test_ends_come_as_they_happen_and_messages_in_the_order_of_the_calls()
 
 
 @pytest.mark.parametrize("seconds", list(itertools.permutations([0, 1, 2])))
-async def test_whatever_finishes_first_the_history_keeps_the_order_of_the_calls(seconds: tuple[int, ...]) -> None:
+async def test_whatever_finishes_first_the_history_keeps_the_order_of_the_calls(autojump_clock: MockClock, seconds: tuple[int, ...]) -> None:
     """B14: or simply quicker."""
     model = ScriptedModel(batch(*(("ok", {"seconds": n}) for n in seconds)), "done")
     scene = Scene(Agent(model, tools=[Bench().ok]))
@@ -340,7 +339,7 @@ def edits(*wanted: tuple[list[str], str]) -> ScriptedModel:
     return ScriptedModel(batch(*(("edit", {"paths": paths, "text": text}) for paths, text in wanted)), "done")
 
 
-async def test_without_a_lane_one_of_two_edits_is_lost() -> None:
+async def test_without_a_lane_one_of_two_edits_is_lost(autojump_clock: MockClock) -> None:
     """B16: the danger, so that the tests behind this one prove something."""
     files = Files()
     scene = Scene(Agent(edits((["a"], "1"), (["a"], "2")), tools=[tool(files.edit)]))
@@ -353,7 +352,7 @@ async def test_without_a_lane_one_of_two_edits_is_lost() -> None:
     [{"lane": "files"}, {"lane": lambda arguments: arguments["paths"]}, {"exclusive": True}],
     ids=["one lane", "a lane a file", "exclusive"],
 )
-async def test_edits_of_one_file_run_one_after_another_in_call_order(option: dict[str, Any]) -> None:
+async def test_edits_of_one_file_run_one_after_another_in_call_order(autojump_clock: MockClock, option: dict[str, Any]) -> None:
     """B16: same key runs one after another in call order."""
     files = Files()
     scene = Scene(Agent(edits(*((["a"], str(n)) for n in range(5))), tools=[tool(**option)(files.edit)]))
@@ -364,7 +363,7 @@ async def test_edits_of_one_file_run_one_after_another_in_call_order(option: dic
     assert set(scene.statuses.values()) == {"ok"}
 
 
-async def test_edits_of_different_files_stay_parallel() -> None:
+async def test_edits_of_different_files_stay_parallel(autojump_clock: MockClock) -> None:
     """B16: other keys stay parallel."""
     files = Files()
     by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
@@ -376,7 +375,7 @@ async def test_edits_of_different_files_stay_parallel() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10])
-async def test_two_keys_taken_in_opposite_order_do_not_deadlock(limit: int) -> None:
+async def test_two_keys_taken_in_opposite_order_do_not_deadlock(autojump_clock: MockClock, limit: int) -> None:
     """B16."""
     files = Files()
     by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
@@ -387,7 +386,7 @@ async def test_two_keys_taken_in_opposite_order_do_not_deadlock(limit: int) -> N
     assert set(scene.statuses.values()) == {"ok"}
 
 
-async def test_a_call_that_waits_for_its_lane_holds_no_slot() -> None:
+async def test_a_call_that_waits_for_its_lane_holds_no_slot(autojump_clock: MockClock) -> None:
     """B16: while it waits it holds neither worker nor token."""
     files, bench = Files(), Bench()
     by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
@@ -399,7 +398,7 @@ async def test_a_call_that_waits_for_its_lane_holds_no_slot() -> None:
     assert files.content["a"] == "123"
 
 
-async def test_a_lane_goes_on_when_a_call_in_it_fails_or_is_cut() -> None:
+async def test_a_lane_goes_on_when_a_call_in_it_fails_or_is_cut(autojump_clock: MockClock) -> None:
     """B16: no deadlock."""
     bench = Bench()
     in_lane = [tool(lane="one", name=name)(getattr(bench, name).handler) for name in ("ok", "boom", "hang")]
@@ -420,7 +419,7 @@ async def test_a_lane_goes_on_when_a_call_in_it_fails_or_is_cut() -> None:
     }
 
 
-async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends() -> None:
+async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends(autojump_clock: MockClock) -> None:
     """B13: a synchronous tool, which nothing can stop."""
     import threading
 

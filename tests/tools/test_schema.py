@@ -334,7 +334,7 @@ class _Unresolved:
     x: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
-_Tuple = collections.namedtuple("_Tuple", "a b")  # noqa: PYI024
+_Tuple = collections.namedtuple("_Tuple", "a b")
 
 
 @pytest.mark.parametrize("cls", [_Untyped, _Generic, _Init, _Unresolved, _Tuple], ids=lambda cls: cls.__name__)

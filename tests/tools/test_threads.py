@@ -247,9 +247,11 @@ async def test_no_thread_to_be_had_is_an_error_and_no_abandonment(
 async def test_the_last_moment_counts(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread ends while its abandonment is on its way: what it has returned is returned."""
     run_sync = trio.to_thread.run_sync
+    over = trio.Event()
 
     async def slow_to_tell(function: Callable[[], Any], **options: Any) -> None:
         await run_sync(function, limiter=options["limiter"])
+        over.set()
         await trio.sleep_forever()  # the word of it does not arrive before the deadline
 
     worker = Worker()
@@ -264,8 +266,7 @@ async def test_the_last_moment_counts(context: FakeContext, monkeypatch: pytest.
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
-            await worker.started.wait()
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await over.wait()
             nursery.cancel_scope.cancel()
     assert [result.text for result in results] == ["done"]
     assert not context.abandoned

@@ -34,13 +34,20 @@ def pay(amount: float, context: trio_agent.ToolContext) -> str:
     return context.idempotency_key
 
 
-assert_type(price, tools.FunctionTool[..., Any])  # pyright: ignore[reportAssertTypeFailure]  # the next lines say it
-assert_type(price("tea", count=2).__await__().__next__(), Any)
-assert_type(pay.name, str)
+def of_a_function(made: tools.FunctionTool[..., str]) -> tools.FunctionTool[..., str]:
+    return made
+
+
+assert_type(of_a_function(pay).name, str)
+
+
+def echo(arguments: Mapping[str, Any]) -> str:  # Any: JSON
+    return str(arguments)
 
 
 async def embed(model: trio_agent.ModelProvider, store: trio_agent.SessionStore) -> None:
-    by_hand: trio_agent.Tool = tools.Tool("echo", "Say it again.", {"type": "object"}, lambda arguments: arguments)
+    by_hand: trio_agent.Tool = tools.Tool("echo", "Say it again.", {"type": "object"}, echo)
+    assert_type(await price("tea", count=2), float)
     agent = trio_agent.Agent(
         model,
         tools=[price, pay, by_hand],
@@ -259,7 +266,7 @@ class Wire:
     def request(self, request: trio_agent.ModelRequest, model: str) -> trio_agent.WireRequest:
         return trio_agent.WireRequest("/", b"")
 
-    def response(self, content_type: str) -> trio_agent.WireResponse:
+    def response(self, request: trio_agent.ModelRequest, content_type: str) -> trio_agent.WireResponse:
         raise wires.classify(400, {}, b"", rules=wires.RULES)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> trio_agent.ProviderError:
@@ -302,15 +309,14 @@ def split(data: bytes) -> list[wires.ServerSentEvent]:
     return wires.EventStreamDecoder().receive(data)
 
 
-def describe(value: object) -> trio_agent.ToolResult:
+def describe(value: object, context: tools.ToolContext) -> trio_agent.ToolResult:
     lane: tools.Lane = "till"
-    context: type[tools.ToolContext] = trio_agent.ToolContext
     assert_type(tools.schema_of(int), dict[str, Any])
     try:
-        print(tools.Constraint(ge=1), lane, context, trio_agent.tool is tools.tool)
+        print(tools.Constraint(ge=1), lane, trio_agent.tool is tools.tool)
     except tools.InvalidArguments:
         raise
-    return tools.convert(value, "c1", tools.MAX_ARGUMENT_BYTES)
+    return tools.convert(value, context.call_id, tools.MAX_ARGUMENT_BYTES)
 
 
 # -------------------------------------------------------------------------------------- the test kit

@@ -30,8 +30,8 @@ def blocks(message: dict[str, Any]) -> tuple[Block, ...]:
         found.append(Reasoning(message["reasoning"]))
     if message.get("content"):
         found.append(Text(message["content"]))
-    for call in message.get("tool_calls") or ():
-        found.append(ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]))
+    functions = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
+    found += [ToolCall(id, function["name"], function["arguments"]) for id, function in functions]
     return tuple(found)
 
 

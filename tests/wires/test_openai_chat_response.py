@@ -51,11 +51,15 @@ def failure(*pieces: bytes, content_type: str = EVENTS) -> tuple[list[ModelChunk
     """The chunks before the failure, and the failure."""
     reader = response(content_type)
     chunks: list[ModelChunk] = []
-    with pytest.raises(ProviderError) as caught:
+
+    def read_all() -> None:
         for piece in pieces:
-            chunks += reader.receive(piece)
-            chunks += reader.receive(b"")
-        chunks += reader.end()
+            chunks.extend(reader.receive(piece))
+            chunks.extend(reader.receive(b""))
+        chunks.extend(reader.end())
+
+    with pytest.raises(ProviderError) as caught:
+        read_all()
     return [chunk for chunk in chunks if chunk != TextChunk("")], caught.value
 
 
@@ -368,9 +372,9 @@ def test_another_content_type_is_named_with_the_beginning_of_the_body(content_ty
 
 def test_an_endless_page_is_not_read_to_its_end() -> None:
     reader = response("text/html")
+    reader.receive(b"x" * 1_000)
     with pytest.raises(ProviderError, match="text/html"):
-        for _ in range(100):
-            reader.receive(b"x" * 1_000)
+        reader.receive(b"x" * 1_000)
 
 
 def test_an_answer_without_content_type_is_named_missing_or_nothing() -> None:

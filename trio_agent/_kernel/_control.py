@@ -36,6 +36,7 @@ class Control:
       scope: all steps of the run are performed inside it; settlement happens outside.
       cause: the exception that ends the run with an error.
       reachable: somebody holds the run and may cut single calls of it; otherwise they need no scopes.
+      cut: the scope was cancelled; cheaper to ask than the scope, which looks at the clock.
       left: the caller left the block before the run was done.
       ended: the run's last event was posted; its verbs are closed.
       tools: the tool phase under way, if one is.
@@ -47,6 +48,7 @@ class Control:
         "_settle_by",
         "_wait",
         "cause",
+        "cut",
         "ended",
         "left",
         "reachable",
@@ -60,6 +62,7 @@ class Control:
         self.cause: BaseException | None = None
         self.reachable = True
         self.left = False
+        self.cut = False
         self.ended = False
         self.tools: CallsOfTurn | None = None
         self.settle_timeout = settle_timeout
@@ -87,7 +90,7 @@ class Control:
             self.tools.drain()  # a call that has started has started before this
         journal.post(AbortRequested(float(grace), reason))
         if grace <= 0:
-            self.scope.cancel()
+            self._cut()
         else:
             self.scope.deadline = min(self.scope.deadline, deadline)
         if self._wait is not None:
@@ -98,18 +101,21 @@ class Control:
         """End the run with ``error``; the first cause counts."""
         if self.cause is None:
             self.cause = error
-        self.scope.cancel()
+        self._cut()
 
     def leave(self) -> None:
         """The caller is gone."""
         self.left = True
+        self._cut()
+
+    def _cut(self) -> None:
+        self.cut = True
         self.scope.cancel()
 
     @property
     def may_start(self) -> bool:
         """Whether a further call may start."""
-        abort = self._journal.state.abort if self._journal is not None else None
-        return (abort is None or abort.grace == math.inf) and not self.scope.cancel_called
+        return not self.cut and (self._journal is None or not self._journal.state.no_more_calls)
 
     # --- waiting -------------------------------------------------------------------------------------
 

@@ -92,6 +92,7 @@ class Loop:
     # --- performing ----------------------------------------------------------------------------------
 
     async def _perform(self, step: Step) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()  # no step is taken after a cut, also if the last one saw nothing
         journal = self._journal
         before = journal.state.head
         match step:

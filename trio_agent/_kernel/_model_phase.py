@@ -52,15 +52,17 @@ class ModelPhase:
 
         Cancelled: the text so far is posted as an ``interrupted`` message, if there is any.
 
+        A call that fails for good is posted too, as the message of an error.
+
         Raises:
-          HookFailed: a hook raised.
-          Exception: what a provider raised that is no ``ProviderError``; the message of the error is posted.
+          HookFailed: a ``before_model`` hook raised.
         """
         journal = self._journal
         if self._chain.before_model and journal.state.answer is None and not journal.state.attempts:
             await self._chain.run(self._chain.before_model)
         number = 0
         while journal.state.abort is None:
+            await trio.lowlevel.checkpoint_if_cancelled()  # no call is made after a cut, also if a tool swallowed it
             request = await self._request()
             if journal.state.abort is not None:  # a hook took its time over the request
                 return

@@ -26,6 +26,8 @@ class CallContext:
 
     Attributes:
       held: the converted result, from the tool's return on; a cut after that does not lose it.
+      scope: the scope of the worker that runs it, if anybody can cut it.
+      cut: that scope was cancelled.
       timed: the scope of the call's own timeout, if it has one.
       invoked: its tool, or a hook around it, has been entered.
       abandoned: its thread goes on without it, and keeps its token.
@@ -36,11 +38,13 @@ class CallContext:
         "abandoned",
         "began",
         "closed",
+        "cut",
         "held",
         "idempotency_key",
         "index",
         "invoked",
         "prepared",
+        "scope",
         "timed",
     )
 
@@ -55,6 +59,8 @@ class CallContext:
         self.timed: trio.CancelScope | None = None
         self.abandoned = False
         self.invoked = False
+        self.scope: trio.CancelScope | None = None
+        self.cut = False
 
     @property
     def call_id(self) -> str:

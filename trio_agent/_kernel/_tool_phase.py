@@ -60,12 +60,11 @@ class ToolPhase:
         self._chain = chain
         self._dispatcher = dispatcher
         self._preparation = Preparation(dispatcher, chain, control, journal)
-        self._invoke = chain.around_tool(self._invoke_tool)
+        self._wrapped = chain.around_tool(self._innermost) if chain.wrap_tool_call else None
         self._send, self._receive = trio.open_memory_channel[Said](math.inf)
         self._queue: Iterator[CallContext] = iter(())
         self._lanes: Lanes | None = None
-        self._running: dict[str, tuple[CallContext, trio.CancelScope | None]] = {}
-        self._invoked: dict[str, CallContext] = {}
+        self._running: dict[str, CallContext] = {}
         self._interrupted = False
         self._alone = False
         self._rounds = 0
@@ -181,7 +180,7 @@ class ToolPhase:
         while True:
             await self._run_call(call, scope)
             following = await self._next()
-            if following is None or (scope is not None and scope.cancel_called):
+            if following is None or call.cut:
                 return following
             call = following
             streak = streak + 1 if rounds == self._rounds else 0
@@ -206,6 +205,7 @@ class ToolPhase:
 
     async def _run_call(self, call: CallContext, scope: trio.CancelScope | None) -> None:
         """One call under its token, from its start to its end."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # nothing starts after a cut, also if a tool swallowed it
         limiter = self.limiter
         try:
             limiter.acquire_on_behalf_of_nowait(call)
@@ -215,20 +215,19 @@ class ToolPhase:
                 limiter.release_on_behalf_of(call)
                 self._let_others_run(call)
                 return
-        self._running[call.call_id] = call, scope
+        prepared = call.prepared
+        call_id = prepared.call.id
+        call.scope = scope
+        self._running[call_id] = call
         call.began = self.journal.now()
         result: ToolResult | None = None
         try:
-            prepared = call.prepared
-            effect = prepared.effect
-            self.say(
-                ToolExecutionStart(
-                    prepared.call.id, call.index, prepared.call.name, effect, call.idempotency_key, prepared.terminal
-                )
-            )
+            name, effect, terminal = prepared.call.name, prepared.effect, prepared.terminal
+            self.say(ToolExecutionStart(call_id, call.index, name, effect, call.idempotency_key, terminal))
             if effect == "once" and self.journal.durable and not await self._accepted(call):
                 return
-            result = self._outcome(await self._guarded(call), call)
+            got = await self._guarded(call)
+            result = got if isinstance(got, ToolResult) else self._failed(call, got)
             if self._chain.after_tool_result:
                 call.held = result
                 result = None
@@ -236,11 +235,11 @@ class ToolPhase:
         finally:
             if result is None:
                 result = call.held  # what the tool returned is not lost by a cut in what follows it
-            if result is None and not call.closed and scope is not None and scope.cancel_called:
-                result = ToolResult.of(call.call_id, "interrupted")
+            if result is None and call.cut and not call.closed:
+                result = ToolResult.of(call_id, "interrupted")
             if result is not None:
                 self._end(call, result)
-            del self._running[call.call_id]
+            del self._running[call_id]
             if not call.abandoned:
                 limiter.release_on_behalf_of(call)
 
@@ -277,44 +276,44 @@ class ToolPhase:
 
     # --- the guard -----------------------------------------------------------------------------------
 
-    async def _guarded(self, call: CallContext) -> outcome.Outcome[ToolResult]:
+    async def _guarded(self, call: CallContext) -> ToolResult | outcome.Error:
         """What the tool and its wrappers came to.  A cancellation is no outcome, and goes on."""
-        self._invoked[call.call_id] = call
         call.invoked = True
         try:
-            return outcome.Value(await self._invoke(call.prepared))
+            return await (self._invoke(call) if self._wrapped is None else self._wrapped(call.prepared))
         except Exception as error:
             return outcome.Error(leaf(error))
         except BaseExceptionGroup as group:
             failures = group.subgroup(Exception)
             if failures is not None:
-                call.held = _failed(call.call_id, leaf(failures))
+                call.held = _error_result(call, leaf(failures))
             return outcome.Error(failure_in(group))
-        finally:
-            del self._invoked[call.call_id]
 
-    async def _invoke_tool(self, prepared: PreparedCall) -> ToolResult:
-        """The innermost of the wrappers: dispatch, under the tool's own timeout if it has one."""
-        call = self._invoked[prepared.call.id]
+    async def _innermost(self, prepared: PreparedCall) -> ToolResult:
+        """What the wrappers are around.  They hand on the call, perhaps with another input."""
+        return await self._invoke(self._running[prepared.call.id], prepared)
+
+    async def _invoke(self, call: CallContext, prepared: PreparedCall | None = None) -> ToolResult:
+        """Dispatch, under the tool's own timeout if it has one."""
+        if prepared is None:
+            prepared = call.prepared
         if prepared.timeout is None:
-            call.held = await self._dispatcher.dispatch(prepared, call)
-            return call.held
+            call.held = result = await self._dispatcher.dispatch(prepared, call)
+            return result
         with trio.move_on_after(prepared.timeout) as call.timed:
             call.held = await self._dispatcher.dispatch(prepared, call)
         timed_out = call.timed.cancelled_caught
         call.timed = None
         if timed_out or call.held is None:
-            call.held = ToolResult.of(prepared.call.id, "timed_out", f"Its limit is {prepared.timeout:g} s.")
+            call.held = ToolResult.of(call.call_id, "timed_out", f"Its limit is {prepared.timeout:g} s.")
         return call.held
 
-    def _outcome(self, got: outcome.Outcome[ToolResult], call: CallContext) -> ToolResult:
-        if not isinstance(got, outcome.Error):
-            return got.unwrap()
-        error = got.error
-        fatal = _fatal(error)
+    def _failed(self, call: CallContext, got: outcome.Error) -> ToolResult:
+        """The result of a call that raised; one that raised a FatalToolError ends the run."""
+        fatal = next((each for each in leaves(got.error) if isinstance(each, FatalToolError)), None)
         if fatal is not None:
             self.control.fail(fatal)
-        return _failed(call.call_id, error)
+        return _error_result(call, got.error)
 
     # --- cut from outside ----------------------------------------------------------------------------
 
@@ -323,7 +322,7 @@ class ToolPhase:
         self.drain()
         running = self._running.get(call_id)
         if running is not None:
-            _cut(running[1])
+            _cut(running)
             return True
         return self._leave_out(lambda call: call.id == call_id)
 
@@ -331,8 +330,8 @@ class ToolPhase:
         """Cut all running calls, and start no other of this turn; those are ``not_run``."""
         self.drain()
         self._interrupted = True
-        for _, scope in self._running.values():
-            _cut(scope)
+        for running in self._running.values():
+            _cut(running)
         self._leave_out(lambda call: call.id not in self._running)
 
     def _leave_out(self, which: Callable[[ToolCall], bool]) -> bool:
@@ -347,12 +346,11 @@ class ToolPhase:
 
     def still_running(self) -> tuple[str, ...]:
         """The calls that were started and have not ended, as ``name (id)``."""
-        return tuple(f"{call.prepared.call.name} ({call.call_id})" for call, _ in self._running.values())
+        return tuple(f"{call.prepared.call.name} ({call.call_id})" for call in self._running.values())
 
     def cut_deadline(self, call: CallContext) -> float:
         """Until when what a cut call cannot stop is waited for.  A cut of one call is no settlement."""
-        _, scope = self._running[call.call_id]
-        if scope is not None and scope.cancel_called and not self.control.scope.cancel_called:
+        if call.cut and not self.control.cut:
             return self.journal.now() + self.control.settle_timeout
         return self.control.settle_deadline()
 
@@ -361,14 +359,11 @@ class ToolPhase:
         self.journal.diagnose("LATE_UPDATE", f"{call.name} ({call.id}) said something after its end; it was dropped")
 
 
-def _cut(scope: trio.CancelScope | None) -> None:
-    assert scope is not None  # whoever can ask for this makes the run reachable
-    scope.cancel()
+def _cut(call: CallContext) -> None:
+    assert call.scope is not None  # whoever can ask for this makes the run reachable
+    call.cut = True
+    call.scope.cancel()
 
 
-def _failed(call_id: str, error: BaseException) -> ToolResult:
-    return ToolResult.of(call_id, "error", describe(error))
-
-
-def _fatal(error: BaseException) -> FatalToolError | None:
-    return next((each for each in leaves(error) if isinstance(each, FatalToolError)), None)
+def _error_result(call: CallContext, error: BaseException) -> ToolResult:
+    return ToolResult.of(call.call_id, "error", describe(error))

@@ -13,15 +13,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from ._codes import FAILED, INTERRUPTED, UNUSABLE
+
 __all__ = ["main"]
 
 EXTRA: Final = ("cyclopts", "rich")
 """What the extra ``cli`` brings."""
-
-FAILED: Final = 1
-UNUSABLE: Final = 2
-INTERRUPTED: Final = 130
-"""128 and the number of the signal, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,13 +20,14 @@ from .._events import Event
 from .._kernel._run import Run
 from ..providers import OpenAI
 from ..testing import ModelServer
-from ._ending import INTERRUPTED, exit_code
-from ._files import MAX_FILES, file_tools
+from ._codes import INTERRUPTED
+from ._ending import exit_code
+from ._files import MAX_FILES, file_tools, wait_of
 from ._interrupt import Interrupts
 from ._lines import Lines
 from ._live import LiveView
 from ._rules import MOST_FILES, counting_model
-from ._summary import summary
+from ._summary import fault_in, summary
 from ._tally import Tally
 from ._words import printable
 
@@ -135,14 +136,24 @@ class _Demo:
         if run is None:
             _say("Interrupted before the run began: nothing was done.")
             return INTERRUPTED
-        code = exit_code(run, interrupts.times > 0)
+        messages, stop_reason = run.state.messages, run.result.stop_reason
+        fault = fault_in(messages)
+        code = exit_code(run, fault, interrupts.times > 0)
         _say()
         if interrupts.times:
             _say("Interrupted. This was done:")
-        elif run.result.text:
-            _say(printable(run.result.text))
-        if run.result.error is not None and not interrupts.times:
+        elif run.result.error is not None:
             _say(printable(str(run.result.error)))
-        for line in summary(self._tally, run.state.messages, run.result.stop_reason):
+        elif isinstance(self._view, LiveView):
+            _say(printable(run.result.text))  # the picture has room for the end of it only
+        for line in summary(self._tally, messages, stop_reason, fault, self._waits()):
             _say(line)
         return code
+
+    def _waits(self) -> float | None:
+        """How long the calls waited on purpose; ``None`` if they did not, or not all of them to the end."""
+        made = [call for turn in self._tally.turns for call in turn.calls if call.name == "read_and_count"]
+        statuses = self._tally.statuses
+        if not self._latency or not made or statuses["ok"] + statuses["error"] < self._tally.asked:
+            return None
+        return sum(wait_of(call.input["path"], call.input.get("part", 1), self._latency) for call in made)

@@ -1,29 +1,24 @@
-"""How a run ended, as an exit code, and what has to be said of it.
+"""How a run ended, as an exit code.
 
-Knows no stream: it says what it is given to say it with.
+Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
-from .._errors import Failure, ListenerFailed
+from .._errors import ListenerFailed
 from .._kernel._run import Run
-from ._summary import fault_in, summary
-from ._tally import Tally
-from ._words import printable
+from ._codes import DONE, FAILED, INTERRUPTED
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "exit_code", "tell_cut"]
-
-DONE: Final = 0
-FAILED: Final = 1
-INTERRUPTED: Final = 130
-"""128 and the number of the signal, as shells have it."""
+__all__ = ["exit_code"]
 
 
-def exit_code(run: Run, interrupted: bool) -> int:
+def exit_code(run: Run, fault: str | None, interrupted: bool) -> int:
     """0 only for a run that stopped by itself and left a whole history.
+
+    Args:
+      run: it is over.
+      fault: what is wrong with its history, if anything is.
+      interrupted: Ctrl-C was pressed.
 
     Raises:
       OSError: what the run was told to could not be written to.
@@ -32,16 +27,8 @@ def exit_code(run: Run, interrupted: bool) -> int:
     if isinstance(error, ListenerFailed) and isinstance(error.__cause__, OSError):
         # Whoever read along is gone: that is how the process ends, not how the run does.
         raise error.__cause__
+    if fault is not None:
+        return FAILED
     if interrupted:
         return INTERRUPTED
-    return DONE if run.result.stop_reason == "stop" and fault_in(run.state.messages) is None else FAILED
-
-
-def tell_failure(run: Run, say: Callable[[str], None]) -> None:
-    """The run's error, with its code; nothing after a cut."""
-    error = run.result.error
-    if error is not None and run.result.stop_reason not in ("cancelled", "aborted"):
-        failure = Failure.of(error)
-        say(f"error {failure.code}: {printable(failure.message)}")
-    elif run.result.stop_reason not in ("stop", "cancelled", "aborted"):
-        say(f"the run ended with {run.result.stop_reason}")
+    return DONE if run.result.stop_reason == "stop" else FAILED

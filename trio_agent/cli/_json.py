@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
-from typing import Any, Final, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast, get_args
 
 import attrs
 
@@ -43,11 +43,12 @@ def event_line(event: Event) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
-def _fields(value: Any, depth: int) -> dict[str, Any]:  # Any: an attrs value
-    return {field.name: _plain(getattr(value, field.name), depth + 1) for field in attrs.fields(type(value))}
+def _fields(value: object, depth: int) -> dict[str, Any]:  # Any: JSON
+    kind = cast("type[attrs.AttrsInstance]", type(value))
+    return {field.name: _plain(getattr(value, field.name), depth + 1) for field in attrs.fields(kind)}
 
 
-def _plain(value: Any, depth: int) -> Any:  # Any: whatever a tool may say; and JSON
+def _plain(value: object, depth: int) -> Any:  # Any: JSON
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -60,13 +61,20 @@ def _plain(value: Any, depth: int) -> Any:  # Any: whatever a tool may say; and 
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode("ascii")
     if depth < _MAX_DEPTH:
-        if isinstance(value, Mapping):
-            return {key if isinstance(key, str) else _shown(key): _plain(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [_plain(item, depth + 1) for item in value]
-        if attrs.has(type(value)):
-            fields = _fields(value, depth)
-            return {"type": kind_of(type(value)), **fields} if isinstance(value, _BLOCKS) else fields
+        return _composed(value, depth)
+    return _shown(value)
+
+
+def _composed(value: object, depth: int) -> Any:  # Any: JSON
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {key if isinstance(key, str) else _shown(key): _plain(item, depth + 1) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in cast("Sequence[object]", value)]
+    kind = type(value)
+    if attrs.has(kind):
+        fields = _fields(value, depth)
+        return {"type": kind_of(kind), **fields} if kind in _BLOCKS else fields
     return _shown(value)
 
 

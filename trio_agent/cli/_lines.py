@@ -11,8 +11,8 @@ from typing import final
 from .._events import Diagnostic, Event, RetryScheduled
 from .._facts import MessageEnd, TurnEnd
 from ._interrupt import Interrupts
-from ._summary import statuses_text
-from ._tally import Tally, plural
+from ._summary import asked_text, ended_text
+from ._tally import Tally
 from ._words import printable
 
 __all__ = ["Lines"]
@@ -50,23 +50,14 @@ class Lines:
                 if event.message.text.strip():
                     self._say(f"turn {event.turn}: the model says: {printable(event.message.text)}")
                 if event.message.calls:
-                    self._say(f"turn {event.turn}: {_asked(self._tally)}")
+                    self._say(f"turn {event.turn}: {asked_text(self._tally.turn)}")
                 if event.error is not None:
                     self._say(f"turn {event.turn}: error {event.error.code}: {printable(event.error.message)}")
             case RetryScheduled():
                 self._say(f"turn {event.turn}: trying again in {event.delay:.1f} s: {event.error.code}")
             case TurnEnd() if self._tally.turn.calls:
-                turn = self._tally.turn
-                told = f"{statuses_text(turn.statuses)} in {turn.wall:.2f} s, {turn.peak:,} in flight at most"
-                self._say(f"turn {event.number}: {told}")
+                self._say(f"turn {event.number}: {ended_text(self._tally.turn)}")
             case Diagnostic():
                 self._say(f"{event.code}: {printable(event.text)}")
             case _:
                 pass
-
-
-def _asked(tally: Tally) -> str:
-    """``240 calls of read_and_count``."""
-    calls = tally.turn.calls
-    names = list(dict.fromkeys(call.name for call in calls))
-    return f"{plural(len(calls), 'call')} of {printable(', '.join(names))}"

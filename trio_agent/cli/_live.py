@@ -27,7 +27,7 @@ __all__ = ["LiveView", "picture"]
 PERIOD: Final = 0.1
 """Seconds between two pictures."""
 
-BAR: Final = 24
+BAR: Final = 12
 """Columns of a bar."""
 
 MOST_TOOLS: Final = 12
@@ -107,7 +107,7 @@ def _lines(tally: Tally, now: float, interrupted: int) -> Iterator[RenderableTyp
 
 
 def _tools(tally: Tally) -> Table:
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 1))
     for _ in range(5):
         table.add_column(no_wrap=True, overflow="ellipsis")
     statuses = tally.statuses
@@ -127,7 +127,7 @@ def _tools(tally: Tally) -> Table:
 
 
 def _row(name: str, tool: ToolTally) -> tuple[RenderableType, ...]:
-    times = f"p50 {tool.percentile(0.5) * 1000:.0f} ms  p95 {tool.percentile(0.95) * 1000:.0f} ms"
+    times = f"p50 {tool.percentile(0.5) * 1000:.0f} p95 {tool.percentile(0.95) * 1000:.0f} ms"
     return (
         f"  {printable(name)}",
         ProgressBar(total=max(tool.asked, 1), completed=tool.ended, width=BAR),

@@ -79,7 +79,9 @@ def _after_counting(answered: Sequence[tuple[ToolCall, ToolResult]]) -> Answer:
         else:
             lines += counted["lines"]
             words[counted["path"]] = words.get(counted["path"], 0) + counted["words"]
-    text = f"I counted {plural(sum(words.values()), 'word')} on {plural(lines, 'line')} of {plural(len(words), 'file')}."
+    text = (
+        f"I counted {plural(sum(words.values()), 'word')} on {plural(lines, 'line')} of {plural(len(words), 'file')}."
+    )
     if words:
         longest = max(words, key=lambda path: words[path])
         text += f" The longest is {longest} with {plural(words[longest], 'word')}."

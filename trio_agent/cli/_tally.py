@@ -73,8 +73,8 @@ class Tally:
 
     turns: list[TurnTally] = attrs.field(factory=list[TurnTally])
     tools: dict[str, ToolTally] = attrs.field(factory=dict[str, ToolTally])
-    running: dict[str, ToolCall] = attrs.field(factory=dict[str, ToolCall])
-    """By id, the calls that run now."""
+    running: dict[str, float] = attrs.field(factory=dict[str, float])
+    """By id, the calls that run now, and when each started."""
     peak: int = 0
     serial: float = 0.0
     """Seconds that all calls took, added up."""
@@ -149,7 +149,7 @@ class Tally:
 
     def _start(self, event: ToolExecutionStart) -> None:
         call = self._calls[event.call_id]
-        self.running[call.id] = call
+        self.running[call.id] = event.time
         self.tools[call.name].running += 1
         turn = self.turn
         if turn.began is None:
@@ -160,12 +160,15 @@ class Tally:
     def _end(self, event: ToolExecutionEnd) -> None:
         call = self._calls[event.result.call_id]
         tool, turn = self.tools[call.name], self.turn
-        if self.running.pop(call.id, None) is not None:
+        started = self.running.pop(call.id, None)
+        if started is not None:
+            # A call that was cut has no duration of its own.
+            took = event.duration or event.time - started
             tool.running -= 1
-            tool.durations.append(event.duration)
-            self.serial += event.duration
+            tool.durations.append(took)
+            self.serial += took
             turn.ended = event.time
-            heapq.heappush(self.slowest, (event.duration, event.seq, call))
+            heapq.heappush(self.slowest, (took, event.seq, call))
             if len(self.slowest) > SLOWEST:
                 heapq.heappop(self.slowest)
         tool.statuses[event.result.status] += 1

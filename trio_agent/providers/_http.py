@@ -320,13 +320,14 @@ def _make_clients() -> Callable[[], ClosableClient]:
                     raise StopAsyncIteration
                 return self._parts.pop()
 
-        async def replace_body(request: httpx.Request) -> None:
-            request.stream = Body(request.content)
+            @classmethod
+            async def replace(cls, request: httpx.Request) -> None:
+                request.stream = cls(request.content)
 
         if not context:
             context.append(httpx.create_ssl_context())
         # No limit: whoever waits for a free connection would seem to wait for the model.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=MEMBER_LOAD)
-        return httpx.AsyncClient(verify=context[0], limits=limits, event_hooks={"request": [replace_body]})
+        return httpx.AsyncClient(verify=context[0], limits=limits, event_hooks={"request": [Body.replace]})
 
     return make

@@ -98,9 +98,7 @@ class _Compiler:
         table: dict[type, Check] = {}
         for name in [names] if isinstance(names, str) else names:
             for python_type in _PYTHON_TYPES.get(name, ()):
-                parts = [*self._parts(python_type, schema), *common]
-                if _unknown not in parts:
-                    table[python_type] = _all_of(parts)
+                table[python_type] = _all_of([*self._parts(python_type, schema), *common])
         return _by_type(table)
 
     def _common(self, schema: Mapping[str, Any]) -> list[Check]:
@@ -198,8 +196,6 @@ def _moves_its_base(schema: object, *, is_root: bool = False) -> bool:
 
 
 def _by_type(table: Mapping[type, Check]) -> Check:
-    if not table:
-        return _unknown
     if len(table) == 1:
         ((only, check),) = table.items()
         if check is _always:

@@ -27,8 +27,8 @@ class Documentation:
 def read_docstring(text: str | None) -> Documentation:
     """Take a docstring apart: Google, NumPy, reStructuredText and Epydoc styles are told apart by themselves.
 
-    The description is what stands before the sections.  A docstring whose sections cannot be read is
-    one long description.
+    The description is what stands before the sections.  What looks like a section and cannot be read
+    as one is part of it.
     """
     if text is None or not text.strip():
         return Documentation()
@@ -37,10 +37,8 @@ def read_docstring(text: str | None) -> Documentation:
         return Documentation(text)
     import docstring_parser
 
-    try:
-        parsed = docstring_parser.parse(text)
-    except docstring_parser.ParseError:
-        return Documentation(text)
+    # Of the styles the one that finds most wins; NumPy's reads anything, so this never fails.
+    parsed = docstring_parser.parse(text)
     parameters = {
         param.arg_name.lstrip("*"): inspect.cleandoc(param.description) for param in parsed.params if param.description
     }

@@ -350,12 +350,19 @@ def json_form(value: object) -> object:
     if isinstance(value, set | frozenset):
         return sorted((json_form(item) for item in cast("set[object]", value)), key=json.dumps)
     if isinstance(value, Mapping):
-        return {str(json_form(key)): json_form(item) for key, item in cast("Mapping[object, object]", value).items()}
+        return {_key_form(key): json_form(item) for key, item in cast("Mapping[object, object]", value).items()}
     if is_record(type(value)):
         fields = {field.attribute: field.key for field in record_of(type(value)).fields}
         values = record_values(value) or {}
         return {fields[name]: json_form(item) for name, item in values.items() if name in fields}
     raise ValueError(f"{type(value).__name__} has no JSON form that is known here")
+
+
+def _key_form(key: object) -> str:
+    text = json_form(key)
+    if not isinstance(text, str):
+        raise ValueError(f"{type(key).__name__} cannot be a key in JSON")
+    return text
 
 
 def _shown(annotation: Annotation) -> str:

@@ -206,9 +206,12 @@ class ChatResponse:
         fields = as_object(payload)
         if named or fields.get("error") or fields.get("object") == "error":
             return True
-        if as_object(fields.get("x_groq")).get("error"):
+        if "x_groq" in fields and as_object(fields["x_groq"]).get("error"):
             return True
-        return any(as_object(choice).get("error") for choice in as_list(fields.get("choices")))
+        for choice in as_list(fields.get("choices")):
+            if as_object(choice).get("error"):
+                return True
+        return False
 
     def _fail(self, body: bytes) -> None:
         fields = as_object(cast(object, json.loads(body)))
@@ -265,8 +268,12 @@ class ChatResponse:
             self._interrupt(ProviderError("the request fills the context window", code="CONTEXT_OVERFLOW"))
 
     def _read_reasoning(self, delta: JSONObject, chunks: list[ModelChunk]) -> None:
-        details = [as_object(item) for item in as_list(delta.get("reasoning_details"))]
         text = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
+        if not delta.get("reasoning_details"):
+            if text:
+                chunks.append(ReasoningChunk(text))
+            return
+        details = [as_object(item) for item in as_list(delta.get("reasoning_details"))]
         text = text or "".join(as_text(item.get("text")) or as_text(item.get("summary")) for item in details)
         signature = next(filter(None, (as_text(item.get("signature")) for item in details)), None)
         if text or signature:
@@ -317,15 +324,17 @@ class ChatResponse:
     # ------------------------------------------------------------------------------- usage and the end
 
     def _report_usage(self, payload: JSONObject, chunks: list[ModelChunk]) -> None:
-        sources = [payload, as_object(payload.get("x_groq")), *map(as_object, as_list(payload.get("choices")))]
-        for source in sources:
-            usage = read_usage(as_object(source.get("usage")))
-            if usage is not None:
-                self._answered = True
-                if usage != self._usage:
-                    self._usage = usage
-                    chunks.append(UsageReport(usage))
-                return
+        told = as_object(payload.get("usage")) or as_object(as_object(payload.get("x_groq")).get("usage"))
+        if not told:
+            for choice in as_list(payload.get("choices")):
+                told = told or as_object(as_object(choice).get("usage"))
+        usage = read_usage(told) if told else None
+        if usage is None:
+            return
+        self._answered = True
+        if usage != self._usage:
+            self._usage = usage
+            chunks.append(UsageReport(usage))
 
     def _finish(self, chunks: list[ModelChunk]) -> None:
         self._finished = True
