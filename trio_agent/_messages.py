@@ -7,6 +7,7 @@ again.  ``.input`` and the like parse a fresh copy each time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -212,8 +213,33 @@ class Message:
         return tuple(block for block in self.content if type(block) is ToolResult)
 
 
+class _Refused(ValueError):
+    """A constant that Python reads and JSON does not know."""
+
+
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"expected a JSON object, but {name} is not JSON")
+    raise _Refused(f"expected a JSON object, but {name} is not JSON")
+
+
+MAX_DEPTH: Final = 64
+"""Levels of arrays and objects that JSON from a model may have."""
+
+# A string that is never closed reaches to the end, so that no text is scanned twice.
+_STRUCTURE: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def _is_too_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for token in _STRUCTURE.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token[0] in "]}":
+            depth -= 1
+    return False
 
 
 _DECODE: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode  # json.loads would make one each time
@@ -234,6 +260,8 @@ def parse_object(text: str | None) -> dict[str, Any]:  # Any: JSON
     """
     if text is None or not text.strip():
         return {}
+    if _is_too_deep(text):
+        raise ValueError(f"expected a JSON object, but it is nested too deeply: more than {MAX_DEPTH} levels")
     try:
         value = cast(object, _DECODE(text))
         if "\\u" in text:
@@ -242,10 +270,12 @@ def parse_object(text: str | None) -> dict[str, Any]:  # Any: JSON
             text.encode()
     except json.JSONDecodeError as error:
         raise ValueError(f"expected a JSON object, but it is not JSON: {error}") from None
-    except RecursionError:
-        raise ValueError("expected a JSON object, but it is nested too deeply to be read") from None
     except UnicodeEncodeError:
         raise ValueError("expected a JSON object, but its text holds half a surrogate pair") from None
+    except _Refused:
+        raise
+    except ValueError:  # int() reads no more than some thousand digits
+        raise ValueError("expected a JSON object, but a number in it has too many digits to be read") from None
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -402,16 +402,3 @@ def test_an_answer_has_a_largest_number_of_chunks(monkeypatch: pytest.MonkeyPatc
     assert kept.text == "x"
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":', '["]",', '["\\"]",'])
-def test_arguments_have_a_greatest_depth(opening: str) -> None:
-    def deep(depth: int) -> CallChunk:
-        return CallChunk(0, "a", "f", opening * depth + '"' + "[" * 99)  # what stands in a string is no level
-
-    assert assemble(deep(64), Finish("stop")).calls
-    with pytest.raises(OutputError, match="deeper than 64") as caught:
-        assemble(deep(65), Finish("stop"))
-    assert caught.value.code == "MALFORMED_OUTPUT"
-
-
-def test_many_flat_levels_are_not_deep() -> None:
-    assert assemble(CallChunk(0, "a", "f", "[" + "[]," * 200 + "1]"), Finish("stop")).calls

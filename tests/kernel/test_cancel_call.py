@@ -263,7 +263,7 @@ async def test_a_thread_that_ends_in_time_keeps_its_result() -> None:
     assert watched.diagnostics() == []
 
 
-@pytest.mark.parametrize("verb", ["cancel_call", "interrupt"])
+@pytest.mark.parametrize("verb", ["cancel_call", "interrupt", "abort"])
 async def test_a_call_that_waits_for_the_token_of_an_abandoned_thread(verb: str) -> None:
     threads, gauge = Threads(), Gauge()
     model = ScriptedModel(calls(call("block", id="a")), calls(call("work", id="b")), say("Done."), say("More."))
@@ -278,8 +278,10 @@ async def test_a_call_that_waits_for_the_token_of_an_abandoned_thread(verb: str)
                 if verb == "cancel_call":
                     assert watched.run.cancel_call("b") is True
                     assert watched.run.cancel_call("b") is False
-                else:
+                elif verb == "interrupt":
                     await watched.run.steer("not that", interrupt=True)
+                else:
+                    watched.run.abort(3_600)
                 await watched.run.wait()
                 assert not threads.ended.is_set()
     finally:

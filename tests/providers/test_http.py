@@ -426,6 +426,48 @@ async def test_a_defect_of_a_client_is_not_dressed_up() -> None:
         await ask(provider)
 
 
+class Torn:
+    """A client whose answer says something and then breaks as it is told to."""
+
+    def __init__(self, error: Exception, status: int = 200, said: bytes = b"") -> None:
+        self.error = error
+        self.status_code = status
+        self.said = said
+        self.headers = {"content-type": "text/event-stream"}
+
+    @asynccontextmanager
+    async def stream(self, method: str, url: str, **options: Any) -> AsyncIterator[HTTPResponse]:
+        yield self
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+        await trio.lowlevel.checkpoint()
+        yield self.said
+        raise self.error
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_defect_while_the_body_comes_is_not_dressed_up_either(status: int) -> None:
+    client = Torn(ZeroDivisionError("mine"), status)
+    provider = HTTPProvider(OpenAIChatWire(), model="m", base_url="https://x.example", client=client)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        await ask(provider)
+
+
+@pytest.mark.parametrize("error", [httpx.ReadError("x"), httpx2.ReadTimeout("x"), trio.BrokenResourceError()])
+@pytest.mark.parametrize(("said", "code"), [(b"", "PROVIDER_DISCONNECT"), (delta("Hi"), "PARTIAL_STREAM")])
+async def test_a_broken_connection_stands_as_the_cause(said: bytes, code: ErrorCode, error: Exception) -> None:
+    provider = HTTPProvider(OpenAIChatWire(), model="m", base_url="https://x.example", client=Torn(error, said=said))
+    with pytest.raises(ProviderError) as caught:
+        await ask(provider)
+    assert caught.value.code == code
+    assert caught.value.__cause__ is error
+
+
+async def test_a_connection_that_breaks_after_the_end_broke_nothing() -> None:
+    client = Torn(httpx.ReadError("x"), said=delta("Hi") + DONE)
+    assert await ask(HTTPProvider(OpenAIChatWire(), model="m", base_url="https://x.example", client=client)) == ANSWER
+
+
 async def test_a_client_of_yours_stays_open(nursery: trio.Nursery) -> None:
     with trio.fail_after(10):
         server = await Loopback(friendly).start(nursery)

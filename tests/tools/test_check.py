@@ -143,6 +143,16 @@ UNKNOWN: list[tuple[dict[str, Any], Any]] = [
     ({"$ref": "other.json"}, 1),
     ({"$ref": "#/$defs/nowhere"}, 1),
     ({"$ref": "#/$defs/a", "$defs": {"a": {"$id": "http://x/", "$ref": "#/b"}, "b": {}}}, 1),
+    (
+        {
+            "$ref": "#/$defs/a/properties/p",
+            "$defs": {
+                "a": {"$id": "http://x/", "properties": {"p": {"$ref": "#/$defs/q"}}, "$defs": {"q": False}},
+                "q": {},
+            },
+        },
+        1,
+    ),
     ({"items": [{}], "type": "array"}, [1]),
     ({"items": {}, "prefixItems": [{}], "type": "array"}, [1]),
 ]

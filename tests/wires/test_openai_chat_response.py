@@ -377,6 +377,19 @@ def test_an_endless_page_is_not_read_to_its_end() -> None:
         reader.receive(b"x" * 1_000)
 
 
+def test_an_endless_document_is_not_read_to_its_end() -> None:
+    reader = response("application/json")
+    reader.receive(b" " * (16 * 1024 * 1024))
+    with pytest.raises(ProviderError, match="longer than") as caught:
+        reader.receive(b" ")
+    assert caught.value.retryable is False
+
+
+def test_a_document_that_reports_a_failure_in_its_finish_reason_is_one() -> None:
+    body = json.dumps({"choices": [{"message": {"content": ""}, "finish_reason": "error"}]}).encode()
+    assert failure(body, content_type="application/json")[1].code == "PROVIDER_ERROR"
+
+
 def test_an_answer_without_content_type_is_named_missing_or_nothing() -> None:
     assert failure(content_type="")[1].code == "PROVIDER_DISCONNECT"
     assert "'missing'" in failure(b"Hi", content_type="")[1].message

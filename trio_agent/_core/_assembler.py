@@ -6,7 +6,6 @@ the same; what is kept of a stream that was cut is decided here too.
 
 from __future__ import annotations
 
-import re
 from typing import Final, TypeAlias
 
 import attrs
@@ -26,7 +25,7 @@ from .._model import (
     UsageReport,
 )
 
-__all__ = ["MAX_BYTES", "MAX_CALLS", "MAX_CHUNKS", "MAX_DEPTH", "Answer", "StreamAssembler"]
+__all__ = ["MAX_BYTES", "MAX_CALLS", "MAX_CHUNKS", "Answer", "StreamAssembler"]
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """UTF-8 bytes of text, reasoning, arguments and native blocks that one answer may have."""
@@ -34,8 +33,6 @@ MAX_CALLS: Final = 65_536
 """Calls that one answer may have."""
 MAX_CHUNKS: Final = 1_000_000
 """Chunks that one answer may come in."""
-MAX_DEPTH: Final = 64
-"""Levels of arrays and objects that the arguments of a call may have."""
 
 _KEEP_CALLS: Final[frozenset[FinishReason]] = frozenset({"stop", "tool_use", "length", "unknown", "pause"})
 _SAY_TOOL_USE: Final[frozenset[FinishReason]] = frozenset({"stop", "tool_use", "unknown", "pause"})
@@ -177,7 +174,6 @@ class StreamAssembler:
         Raises:
           ProviderError: the stream had no :class:`Finish`: ``PROVIDER_DISCONNECT`` if nothing came at
             all, ``PARTIAL_STREAM`` otherwise.
-          OutputError: ``MALFORMED_OUTPUT``, the arguments of a call are nested too deeply.
         """
         finish = self._finish
         if finish is None:
@@ -188,7 +184,6 @@ class StreamAssembler:
         content = _blocks(self._drafts, calls=reason in _KEEP_CALLS)
         has_calls = self._call_count > 0 and reason in _KEEP_CALLS
         if has_calls:
-            _check_depth(content)
             if reason in _SAY_TOOL_USE:
                 reason = "tool_use"
         elif reason == "tool_use":
@@ -353,24 +348,3 @@ def _escaped(text: str) -> str:
         return text
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return joined.encode("utf-8", "backslashreplace").decode()
-
-
-# A string that is never closed reaches to the end, so that no text is scanned twice.
-_STRUCTURE: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
-
-
-def _check_depth(content: tuple[Block, ...]) -> None:
-    for block in content:
-        if type(block) is not ToolCall:
-            continue
-        text = block.arguments
-        if text.count("[") + text.count("{") <= MAX_DEPTH:
-            continue
-        depth = 0
-        for token in _STRUCTURE.finditer(text):
-            if token[0] in "[{":
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise OutputError(f"the arguments of a call to {block.name!r} are nested deeper than {MAX_DEPTH}")
-            elif token[0] in "]}":
-                depth -= 1

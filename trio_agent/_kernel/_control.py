@@ -25,6 +25,7 @@ class CallsOfTurn(Protocol):
     def drain(self) -> None: ...
     def cancel(self, call_id: str) -> bool: ...
     def interrupt(self) -> None: ...
+    def stop_waiting(self) -> None: ...
     def still_running(self) -> tuple[str, ...]: ...
 
 
@@ -95,6 +96,8 @@ class Control:
             self.scope.deadline = min(self.scope.deadline, deadline)
         if self._wait is not None:
             self._wait.cancel()
+        if self.tools is not None and grace < math.inf:
+            self.tools.stop_waiting()
         return True
 
     def fail(self, error: BaseException) -> None:

@@ -146,22 +146,24 @@ class ModelPhase:
             fresh.add(call.id)
         if good:
             return message
+        taken = fresh  # of the whole message: an id of ours takes no good one that stands behind it
         fresh = set()
         blocks = list(message.content)
         index = 0
         for place, block in enumerate(blocks):
             if isinstance(block, ToolCall):
                 if not block.id.strip() or block.id in seen or block.id in fresh:
-                    block = blocks[place] = attrs.evolve(block, id=self._unused(block.id, index, fresh))
+                    block = blocks[place] = attrs.evolve(block, id=self._unused(block.id, index, taken))
+                    taken.add(block.id)
                 fresh.add(block.id)
                 index += 1
         return attrs.evolve(message, content=tuple(blocks))
 
-    def _unused(self, call_id: str, index: int, fresh: set[str]) -> str:
+    def _unused(self, call_id: str, index: int, taken: set[str]) -> str:
         state = self._journal.state
         stem = name = f"{call_id.strip() or 'call'}_{state.turn}_{index}"
         count = 1
-        while name in state.call_ids or name in fresh:
+        while name in state.call_ids or name in taken:
             count += 1
             name = f"{stem}_{count}"
         return name

@@ -139,8 +139,12 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        manager = self._nursery_manager
+        manager, nursery = self._nursery_manager, self._nursery
         assert manager is not None
+        assert nursery is not None
+        if trio.lowlevel.current_task() is not nursery.parent_task:
+            # Trio's own scopes would break at this, somewhere else and with an internal error.
+            raise RuntimeError("a run must be left by the task that entered it")
         if not self._over and not (self._finishing and error is None):
             self._control.leave()
             self._journal.settle_by(self._control.settle_deadline())
@@ -159,22 +163,20 @@ class Run:
 
     # --- reading -------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> Run:
+    def __aiter__(self) -> Subscription:
+        """The run's own reader, always the same: iteration goes on where it stopped."""
         if self._reader is None:
             self._reader = self._entered().read()
-        return self
+        return self._reader
 
     async def __anext__(self) -> Event:
-        """The next event.  A checkpoint; a cut loses no event, and the iteration may go on.
+        """The next event of the run's own reader.  A checkpoint; a cut loses no event.
 
         Raises:
           StopAsyncIteration: the run is over and everything was read.
-          trio.BusyResourceError: another task iterates over this run; use :meth:`events` for one more reader.
+          trio.BusyResourceError: another task waits for the run's own reader; :meth:`events` makes one more.
         """
-        reader = self._reader
-        if reader is None:
-            reader = self._reader = self._entered().read()
-        return await reader.__anext__()
+        return await aiter(self).__anext__()
 
     def events(self) -> Subscription:
         """One more reader.  From ``agent_start`` on, if made before the first ``await`` in the block; else from now."""

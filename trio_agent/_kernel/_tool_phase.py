@@ -65,6 +65,7 @@ class ToolPhase:
         self._queue: Iterator[CallContext] = iter(())
         self._lanes: Lanes | None = None
         self._running: dict[str, CallContext] = {}
+        self._waiting: dict[str, trio.CancelScope] = {}  # by call id: the turn's waits for a token
         self._interrupted = False
         self._alone = False
         self._rounds = 0
@@ -79,6 +80,7 @@ class ToolPhase:
         Cancelled: what has ended is posted; settlement answers the rest.
         """
         self._interrupted = False
+        self._waiting.clear()
         self.control.tools = self
         try:
             ready = await self._preparation.prepare()
@@ -190,11 +192,13 @@ class ToolPhase:
                 await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def _next(self) -> CallContext | None:
-        while self.control.may_start and not self._interrupted:
+        while True:
             call = next(self._queue, None) if self._lanes is None else await self._lanes.take()
             if call is None or self._may_run(call):
                 return call
-            self._let_others_run(call)
+            if not self.control.may_start or self._interrupted:
+                break
+            self._let_others_run(call)  # it was cancelled before it could start
         if self._lanes is not None:
             self._lanes.stop()
         return None
@@ -210,9 +214,7 @@ class ToolPhase:
         try:
             limiter.acquire_on_behalf_of_nowait(call)
         except trio.WouldBlock:  # threads that were abandoned hold tokens
-            await limiter.acquire_on_behalf_of(call)
-            if not self._may_run(call):
-                limiter.release_on_behalf_of(call)
+            if not await self._wait_for_token(call):
                 self._let_others_run(call)
                 return
         prepared = call.prepared
@@ -242,6 +244,15 @@ class ToolPhase:
             del self._running[call_id]
             if not call.abandoned:
                 limiter.release_on_behalf_of(call)
+
+    async def _wait_for_token(self, call: CallContext) -> bool:
+        """Whether the call has a token; not if it was left out, or no further call may start, while it waited."""
+        with trio.CancelScope() as self._waiting[call.call_id]:
+            await self.limiter.acquire_on_behalf_of(call)
+            if self._may_run(call):
+                return True
+            self.limiter.release_on_behalf_of(call)
+        return False
 
     async def _accepted(self, call: CallContext) -> bool:
         """Wait until the start is durable.  Cut here, before its effect, the call is ``not_run``."""
@@ -280,7 +291,12 @@ class ToolPhase:
         """What the tool and its wrappers came to.  A cancellation is no outcome, and goes on."""
         call.invoked = True
         try:
-            return await (self._invoke(call) if self._wrapped is None else self._wrapped(call.prepared))
+            if self._wrapped is not None:
+                return await self._wrapped(call.prepared)
+            if call.prepared.timeout is not None:
+                return await self._invoke(call, call.prepared)
+            call.held = result = await self._dispatcher.dispatch(call.prepared, call)
+            return result
         except Exception as error:
             return outcome.Error(leaf(error))
         except BaseExceptionGroup as group:
@@ -293,10 +309,8 @@ class ToolPhase:
         """What the wrappers are around.  They hand on the call, perhaps with another input."""
         return await self._invoke(self._running[prepared.call.id], prepared)
 
-    async def _invoke(self, call: CallContext, prepared: PreparedCall | None = None) -> ToolResult:
+    async def _invoke(self, call: CallContext, prepared: PreparedCall) -> ToolResult:
         """Dispatch, under the tool's own timeout if it has one."""
-        if prepared is None:
-            prepared = call.prepared
         if prepared.timeout is None:
             call.held = result = await self._dispatcher.dispatch(prepared, call)
             return result
@@ -342,7 +356,14 @@ class ToolPhase:
             if state.results[index] is None and which(call):
                 self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
                 found = True
+                if call.id in self._waiting:
+                    self._waiting[call.id].cancel()
         return found
+
+    def stop_waiting(self) -> None:
+        """No further call starts: end the waits for a token."""
+        for scope in self._waiting.values():
+            scope.cancel()
 
     def still_running(self) -> tuple[str, ...]:
         """The calls that were started and have not ended, as ``name (id)``."""

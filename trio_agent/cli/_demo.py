@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Final, final
 
@@ -97,7 +98,8 @@ class _Demo:
         self._latency = latency
         self._tally = Tally()
         console = Console()
-        on_terminal = console.is_terminal and not console.is_dumb_terminal
+        # Not console.is_terminal: variables such as FORCE_COLOR make that true of a pipe.
+        on_terminal = sys.stdout.isatty() and not console.is_dumb_terminal
         self._view = LiveView(self._tally, console) if on_terminal else Lines(self._tally, _say)
         self._run: Run | None = None
 

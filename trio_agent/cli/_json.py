@@ -70,16 +70,13 @@ def _composed(value: object, depth: int) -> Any:  # Any: JSON
         items = cast("Mapping[object, object]", value).items()
         return {key if isinstance(key, str) else _shown(key): _plain(item, depth + 1) for key, item in items}
     if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in cast("Sequence[object]", value)]
+        return [_item(item, depth + 1) for item in cast("Sequence[object]", value)]
+    return _fields(value, depth) if attrs.has(type(value)) else _shown(value)
+
+
+def _item(value: object, depth: int) -> Any:  # Any: JSON
+    """Of a list, where blocks of several types stand; a field that holds a block says by its name which."""
     kind = type(value)
-    if attrs.has(kind):
-        fields = _fields(value, depth)
-        return {"type": kind_of(kind), **fields} if kind in _BLOCKS else fields
-    return _shown(value)
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception as error:  # a hostile __repr__ must not end the run
-        return f"<{type(value).__name__} that cannot be shown: {describe(error)}>"
+    if kind in _BLOCKS and depth < _MAX_DEPTH:
+        return {"type": kind_of(kind), **_fields(value, depth)}
+    return _plain(value, depth)

@@ -61,7 +61,8 @@ class LiveView:
         """Draw, until cancelled."""
         while True:
             self._times = interrupts.times
-            self._live.refresh()
+            if self._live.is_started:
+                self._live.refresh()
             await trio.sleep(PERIOD)
 
     def see(self, event: Event) -> None:

@@ -121,7 +121,7 @@ class _Running:
             for line in summary(self._tally, messages, stop_reason, fault):
                 note(line)
         else:
-            _tell_failure(run, base_url)
+            _tell_failure(run, fault, base_url)
         return code
 
 
@@ -131,7 +131,7 @@ async def _attend(interrupts: Interrupts) -> None:
         note("Ctrl-C: what runs is cut and settled" if times == 1 else "Ctrl-C once more: still settling")
 
 
-def _tell_failure(run: Run, base_url: str | None) -> None:
+def _tell_failure(run: Run, fault: str | None, base_url: str | None) -> None:
     error = run.result.error
     if error is not None:
         failure = Failure.of(error)
@@ -140,6 +140,8 @@ def _tell_failure(run: Run, base_url: str | None) -> None:
             note(f"the model was asked at {_shown(base_url)}")
     elif run.result.stop_reason != "stop":
         note(f"the run did not stop by itself: {run.result.stop_reason}")
+    if fault is not None:
+        note(f"the history is NOT VALID: {fault}")
 
 
 def _shown(url: str) -> str:

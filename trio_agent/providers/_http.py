@@ -243,7 +243,8 @@ async def _read(answer: HTTPResponse, reader: WireResponse, emit: Emit) -> Excep
     try:
         _hand_out(reader.end(), emit)
     except Exception as error:
-        error.__cause__ = error.__cause__ or broken
+        if broken is not None and error.__cause__ is None:
+            error.__cause__ = broken
         return error
     return None
 

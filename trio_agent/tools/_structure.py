@@ -221,7 +221,7 @@ def _record_hook(converter: Converter, annotation: Annotation) -> _CattrsHook:
 
 def _union_hook(converter: Converter, annotation: Annotation) -> _CattrsHook:
     """The first member whose schema accepts the value, but of a float's a float before an int."""
-    members: list[Any] = sorted(get_args(annotation), key=lambda member: 0)
+    members: list[Any] = sorted(get_args(annotation), key=lambda member: member is not float)
     options = [(_acceptor(member), member) for member in members]
 
     def structure(value: object, _: object) -> object:
