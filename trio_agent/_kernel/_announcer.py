@@ -15,7 +15,8 @@ import attrs
 import trio
 
 from .._errors import AgentError, ListenerFailed, describe, failure_in, leaf
-from .._events import DiagnosticCode, Event
+from .._events import Diagnostic, DiagnosticCode, Event
+from .._facts import AgentEnd, stamp
 from .._ports import Listener
 
 __all__ = ["Announcer", "OnListenerError"]
@@ -37,11 +38,16 @@ class Announcer:
     """The listeners of one session, and the events that they have not handled yet."""
 
     _on_failure: Callable[[AgentError], None]
-    _diagnose: Callable[[DiagnosticCode, str], None]
+    _diagnose: Callable[[DiagnosticCode, str], bool]
+    """Show a diagnostic to all observers; false if it is too late for that."""
     _listening: list[_Listening] = attrs.field(init=False, factory=list[_Listening])
-    _queue: deque[tuple[Event, _Listening | None]] = attrs.field(
-        init=False, factory=deque[tuple[Event, _Listening | None]]
+    _audience: tuple[_Listening, ...] = attrs.field(init=False, default=())
+    """The listeners as they are now: whoever comes later is not shown what came before."""
+    _queue: deque[tuple[Event, tuple[_Listening, ...]]] = attrs.field(
+        init=False, factory=deque[tuple[Event, tuple[_Listening, ...]]]
     )
+    _own: deque[Event] = attrs.field(init=False, factory=deque[Event])
+    """Diagnostics that only listeners can still be shown: the run's end waits for them in the queue."""
     _put: int = attrs.field(init=False, default=0)
     _handled: int = attrs.field(init=False, default=0)
     _running: bool = attrs.field(init=False, default=False)
@@ -51,10 +57,6 @@ class Announcer:
     _deadline: float = attrs.field(init=False, default=math.inf)
     _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
     _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
-
-    def __bool__(self) -> bool:
-        """Whether somebody listens."""
-        return bool(self._listening)
 
     @property
     def is_current_task(self) -> bool:
@@ -72,26 +74,29 @@ class Announcer:
         """Add a listener; it alone is shown ``missed`` first.  Returns what detaches it."""
         listening = _Listening(listener, None if kinds is None else frozenset(kinds), on_error)
         self._listening.append(listening)
+        self._audience = tuple(self._listening)
         for event in missed:
-            self._add(event, listening)
+            self._add(event, (listening,))
         if not self._running and not self._closing:
             self._running = True
             nursery.start_soon(self._announce)
         return lambda: self._detach(listening)
 
     def show(self, event: Event) -> None:
-        """Queue an event for all listeners."""
-        self._add(event, None)
+        """Queue an event for all listeners, if there are any left."""
+        if self._audience:
+            self._add(event, self._audience)
 
-    def _add(self, event: Event, only: _Listening | None) -> None:
+    def _add(self, event: Event, audience: tuple[_Listening, ...]) -> None:
         self._put += 1
-        self._queue.append((event, only))
+        self._queue.append((event, audience))
         self._wake.set()
 
     def _detach(self, listening: _Listening) -> None:
         listening.attached = False
         if listening in self._listening:
             self._listening.remove(listening)
+            self._audience = tuple(self._listening)
 
     async def flush(self) -> None:
         """Wait until every listener has handled what was shown so far.  A checkpoint only if it has to wait."""
@@ -121,10 +126,10 @@ class Announcer:
                         self._wake = trio.Event()
                         await self._wake.wait()
                         continue
-                    event, only = self._queue.popleft()
-                    for listening in tuple(self._listening) if only is None else (only,):
-                        if listening.attached and (listening.kinds is None or event.kind in listening.kinds):
-                            await self._tell(listening, event)
+                    event, audience = self._queue.popleft()
+                    await self._tell_all(audience, event)
+                    while self._own:
+                        await self._tell_all(self._audience, self._own.popleft())
                     self._handled += 1
                     self._tell_waiters()
         finally:
@@ -134,6 +139,11 @@ class Announcer:
     def _tell_waiters(self) -> None:
         self._progress.set()
         self._progress = trio.Event()
+
+    async def _tell_all(self, audience: tuple[_Listening, ...], event: Event) -> None:
+        for listening in audience:
+            if listening.attached and (listening.kinds is None or event.kind in listening.kinds):
+                await self._tell(listening, event)
 
     async def _tell(self, listening: _Listening, event: Event) -> None:
         """Let one listener handle one event; whatever it does, the others get theirs."""
@@ -148,13 +158,19 @@ class Announcer:
         timed_out = self._busy.cancelled_caught
         self._busy = None
         if timed_out:
-            self._detach(listening)
-            self._diagnose("LISTENER_TIMED_OUT", f"a listener was still busy with {event.kind} at the settle deadline")
+            text = f"a listener was still busy with {event.kind} at the settle deadline"
+            self._dismiss(listening, event, "LISTENER_TIMED_OUT", text)
         elif raised is not None:
-            self._detach(listening)
             text = f"a listener raised at {event.kind}: {describe(raised)}"
-            self._diagnose("LISTENER_FAILED", text)
+            self._dismiss(listening, event, "LISTENER_FAILED", text)
             if listening.on_error == "fail":
                 failure = ListenerFailed(text)
                 failure.__cause__ = raised
                 self._on_failure(failure)
+
+    def _dismiss(self, listening: _Listening, event: Event, code: DiagnosticCode, text: str) -> None:
+        self._detach(listening)
+        if not self._diagnose(code, text) and type(event) is not AgentEnd:
+            diagnostic = Diagnostic(code, text)
+            stamp(diagnostic, event.seq, trio.current_time(), event.place)
+            self._own.append(diagnostic)

@@ -163,10 +163,13 @@ class Journal:
         else:
             self._show(observation)
 
-    def diagnose(self, code: DiagnosticCode, text: str) -> None:
-        """Emit a diagnostic if somebody looks and the run is open: nothing follows its end."""
-        if self.watched and self.state.run_id is not None:
+    def diagnose(self, code: DiagnosticCode, text: str) -> bool:
+        """Emit a diagnostic if somebody looks.  Returns whether the run is open: nothing follows its end."""
+        if self.state.run_id is None:
+            return False
+        if self.watched:
             self.emit(Diagnostic(code, text))
+        return True
 
     def _stir(self) -> None:
         if self.watched or self._demanded > self._committed:
@@ -175,7 +178,7 @@ class Journal:
     def _show(self, event: Event) -> None:
         for reader in self._readers:
             reader.put(event)
-        if self._announcer:
+        if self._announcer is not None:
             self._announcer.show(event)
 
     # --- observers -----------------------------------------------------------------------------------

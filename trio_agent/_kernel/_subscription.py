@@ -6,7 +6,7 @@ Knows nothing of facts, stores or runs.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, cast, final
 
 import attrs
 import trio
@@ -17,6 +17,8 @@ from .._facts import stamp
 __all__ = ["Subscription"]
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})
 
 _BREATH: Final = 64
 """How many events a reader takes from a backlog before it lets other tasks run."""
@@ -65,20 +67,26 @@ class Subscription:
     def put(self, event: Event) -> None:
         """Hand over one event.  For the journal."""
         items = self._items
-        if items and isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
-            tail = items[-1]
-            if isinstance(tail, _Merged):
-                if _continues(tail.first, event):
-                    tail.parts.append(event.text)
-                    tail.last = event
-                    return
-            elif isinstance(tail, TextDelta | ReasoningDelta | ToolCallDelta) and _continues(tail, event):
-                items[-1] = _Merged(tail, [tail.text, event.text], event)
-                return
+        if items and type(event) in _DELTAS and self._merged(cast("Delta", event)):
+            return
         items.append(event)
         if self._waiting is not None:
             self._waiting.set()
             self._waiting = None
+
+    def _merged(self, delta: Delta) -> bool:
+        """Whether the delta could be joined to the last event, which is unread."""
+        items = self._items
+        tail = items[-1]
+        if isinstance(tail, _Merged):
+            if _continues(tail.first, delta):
+                tail.parts.append(delta.text)
+                tail.last = delta
+                return True
+        elif isinstance(tail, TextDelta | ReasoningDelta | ToolCallDelta) and _continues(tail, delta):
+            items[-1] = _Merged(tail, [tail.text, delta.text], delta)
+            return True
+        return False
 
     def close(self) -> None:
         """Nothing more comes.  For the journal."""
@@ -105,19 +113,23 @@ class Subscription:
             else:
                 self._streak = 0
                 await trio.lowlevel.checkpoint()
+        elif self._closed:
+            await trio.lowlevel.checkpoint()
         else:
-            self._streak = 0
+            await self._wait()
+        if not items:
             if self._closed:
-                await trio.lowlevel.checkpoint()
                 raise StopAsyncIteration
-            if self._waiting is not None:
-                raise trio.BusyResourceError("another task is waiting for an event of this subscription")
-            self._waiting = trio.Event()
-            try:
-                await self._waiting.wait()
-            finally:
-                self._waiting = None
-            if not items:
-                raise StopAsyncIteration
+            raise trio.BusyResourceError("another task reads from this subscription, and took the event")
         item = items.popleft()
         return item.join() if isinstance(item, _Merged) else item
+
+    async def _wait(self) -> None:
+        if self._waiting is not None:
+            raise trio.BusyResourceError("another task is waiting for an event of this subscription")
+        self._streak = 0
+        self._waiting = trio.Event()
+        try:
+            await self._waiting.wait()
+        finally:
+            self._waiting = None
