@@ -43,12 +43,11 @@ async def test_a_later_reader_begins_now(autojump_clock: MockClock, store: Any) 
             now = trio.current_time()
             async for event in watched.run.events():
                 late.append(event)
-    assert late
     assert late[-1] is watched.events[-1]
-    assert tell(late[0]) != "agent_start"
-    first = next(index for index, event in enumerate(watched.events) if event is late[0])
-    assert [e for e in watched.events[:first] if store is None and e.time >= now] == []
-    assert "".join(e.text for e in late if isinstance(e, TextDelta)) == "Done."
+    missed = [event for event in watched.events if all(event is not each for each in late)]
+    assert tell(missed[0]) == "agent_start"
+    if store is None:  # with a store, what had happened already was shown only afterwards
+        assert min(event.time for event in late) >= now
 
 
 async def test_unread_deltas_are_merged_without_loss(autojump_clock: MockClock) -> None:
@@ -188,6 +187,7 @@ async def test_a_reader_of_a_backlog_lets_others_run(autojump_clock: MockClock) 
     with trio.fail_after(100):
         model = ScriptedModel(calls(*[call("work", id=f"c{n}") for n in range(200)]), say("Done."))
         async with Watched(Agent(model, tools=[Gauge().tool()])) as watched:
+            reader = watched.run.events()
             await watched.run.wait()
             turns = 0
 
@@ -199,7 +199,7 @@ async def test_a_reader_of_a_backlog_lets_others_run(autojump_clock: MockClock) 
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(count)
-                async for _ in watched.run:
+                async for _ in reader:
                     pass
                 nursery.cancel_scope.cancel()
     assert turns > 5
@@ -238,7 +238,8 @@ async def test_a_slow_listener_delays_what_is_shown_and_not_the_run(autojump_clo
             await watched.run.wait()
     alone = await play(an_agent(store=store and store()))
     assert watched.events[-1].time - watched.began == alone.events[-1].time - alone.began
-    assert watched.took == 10 * len(slow.events)
+    assert watched.took == slow.times[-1] - watched.began
+    assert watched.took >= 10 * len(slow.events) > alone.took
     check_order(slow.events)
 
 
@@ -331,7 +332,7 @@ async def test_a_listener_that_raises_at_the_end_fails_the_result(autojump_clock
     assert run.result.text == "Done."
 
 
-@pytest.mark.parametrize("how", ["abort", "leave"])
+@pytest.mark.parametrize("how", ["abort", "leave", "leave at the end"])
 @STORES
 async def test_a_listener_that_hangs_is_cut_at_the_settle_deadline(
     autojump_clock: MockClock, store: Any, how: str
@@ -350,14 +351,16 @@ async def test_a_listener_that_hangs_is_cut_at_the_settle_deadline(
         async with Watched(an_agent(store=store and store(), settle_timeout=7)) as watched:
             watched.run.subscribe(hangs)
             watched.run.subscribe(other)
-            await trio.sleep(20)
+            await trio.sleep(20 if how == "leave at the end" else 1)
+            began = trio.current_time() - watched.began
             if how == "abort":
                 watched.run.abort(0)
                 await watched.run.wait()
-    assert cut == [27]
-    assert watched.took == 27
+    assert cut == [began + 7]
+    assert watched.took == began + 7
     assert other.tale[-1].startswith("agent_end")
-    assert [line for line in other.tale if line == "diagnostic LISTENER_TIMED_OUT"] != []
+    assert "diagnostic LISTENER_TIMED_OUT" in other.tale
+    check_order(other.events)
 
 
 @STORES

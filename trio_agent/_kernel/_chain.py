@@ -86,7 +86,7 @@ class Chain:
     wrap_tool_call: tuple[Callable[[HookContext, PreparedCall, CallTool], Awaitable[ToolResult]], ...]
     after_tool_result: tuple[Callable[[HookContext, ToolResult], Awaitable[ToolResult | None]], ...]
     should_stop: tuple[Callable[[HookContext], Awaitable[bool]], ...]
-    tell: Callable[[DiagnosticCode, str], None]
+    tell: Callable[[DiagnosticCode, str], object]
 
     @classmethod
     def compose(cls, middleware: Sequence[Middleware], context: HookContext, journal: Journal) -> Chain:

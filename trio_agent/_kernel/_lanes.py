@@ -13,14 +13,15 @@ from typing import final
 
 import trio
 
+from .._ports import PreparedCall
 from ._tool_context import CallContext
 
 __all__ = ["Lanes", "needs_lanes"]
 
 
-def needs_lanes(calls: Iterable[CallContext]) -> bool:
-    """Whether any of the calls has to wait for another."""
-    return any(call.prepared.lanes or call.prepared.exclusive for call in calls)
+def needs_lanes(calls: Iterable[PreparedCall]) -> bool:
+    """Whether any of the calls may have to wait for another."""
+    return any(call.lanes or call.exclusive for call in calls)
 
 
 @final

@@ -6,6 +6,7 @@ A call that fails here has its result at once, and an end without a start.  Noth
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import cast, final
 
@@ -36,7 +37,7 @@ class Preparation:
         self._control = control
         self._journal = journal
 
-    async def prepare(self) -> list[tuple[int, PreparedCall]]:
+    async def prepare(self) -> deque[tuple[int, PreparedCall]]:
         """The calls of the open turn that may run.  A checkpoint only if a hook is one.
 
         After an abort with a finite grace it stops where it is: settlement answers the rest.
@@ -48,7 +49,7 @@ class Preparation:
         if journal.watched:
             for call in state.calls:
                 journal.emit(ToolUse(call))
-        ready: list[tuple[int, PreparedCall]] = []
+        ready: deque[tuple[int, PreparedCall]] = deque()
         gated = bool(self._chain.before_tool_call)
         prepare = self._dispatcher.prepare
         for index, call in enumerate(state.calls):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, final
 
@@ -88,23 +89,29 @@ class ToolPhase:
         finally:
             self.control.tools = None
 
-    async def _execute(self, ready: list[tuple[int, PreparedCall]]) -> None:
-        state = self.journal.state
-        prefix = f"{state.run_id}.{state.turn}."
-        calls = [CallContext(self, index, prepared, f"{prefix}{index}") for index, prepared in ready]
-        lanes = Lanes(calls) if len(calls) > 1 and needs_lanes(calls) else None
-        self._lanes = lanes
-        self._queue = iter(calls)
-        if len(calls) == 1:
+    async def _execute(self, ready: deque[tuple[int, PreparedCall]]) -> None:
+        count = len(ready)
+        laned = count > 1 and needs_lanes(prepared for _, prepared in ready)
+        self._queue = self._contexts(ready)
+        self._lanes = Lanes(self._queue) if laned else None
+        if count == 1:
             self._alone = True
             try:
                 await self._work()
             finally:
                 self._alone = False
-            return
-        if not calls:
-            return
-        width = min(self._width, len(calls))
+        elif count:
+            await self._execute_many(min(self._width, count))
+
+    def _contexts(self, ready: deque[tuple[int, PreparedCall]]) -> Iterator[CallContext]:
+        """The calls in input order: each is made when it is taken, and nothing keeps it after its end."""
+        state = self.journal.state
+        prefix = f"{state.run_id}.{state.turn}."
+        while ready:
+            index, prepared = ready.popleft()
+            yield CallContext(self, index, prepared, f"{prefix}{index}")
+
+    async def _execute_many(self, width: int) -> None:
         self._done = 0
         try:
             async with trio.open_nursery() as nursery:
