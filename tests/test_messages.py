@@ -35,6 +35,7 @@ def test_nothing_means_no_arguments(arguments: str) -> None:
         ('{"a": Infinity}', "Infinity is not JSON"),
         ("{", "not JSON"),
         ("{} {}", "not JSON"),
+        ('{"a": [-1e400]}', "too large"),
         ('{"a": ' + "9" * 5_000 + "}", "too many digits"),
         ('{"a": "\\ud800"}', "half a surrogate pair"),
         ('{"a": "\ud800"}', "half a surrogate pair"),

@@ -7,6 +7,7 @@ again.  ``.input`` and the like parse a fresh copy each time.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -214,7 +215,7 @@ class Message:
 
 
 class _Refused(ValueError):
-    """A constant that Python reads and JSON does not know."""
+    """What Python reads and JSON does not know."""
 
 
 def _refuse_constant(name: str) -> object:
@@ -242,7 +243,15 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-_DECODE: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode  # json.loads would make one each time
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _Refused("expected a JSON object, but a number in it is too large to be read")
+    return value
+
+
+# json.loads would make a decoder each time.
+_DECODE: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
 _KINDS: Final[Mapping[type, str]] = {list: "an array", str: "a string", bool: "a boolean"}

@@ -260,6 +260,8 @@ class FakeStore:
     facts: list[Fact] = attrs.field(factory=list)
     batches: list[list[str]] = attrs.field(factory=list)
     """What each append that succeeded wrote, told."""
+    times: list[float] = attrs.field(factory=list)
+    """When each of these was done."""
     appends: int = 0
     failed: bool = False
 
@@ -279,6 +281,7 @@ class FakeStore:
             raise SessionConflict(f"expected head {expected_head}, it is {len(self.facts)}")
         self.facts.extend(facts)
         self.batches.append(tale(facts))
+        self.times.append(trio.current_time())
         if fails:
             self.failed = True
             raise self.error()

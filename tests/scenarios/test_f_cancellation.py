@@ -6,7 +6,7 @@ import ast
 import gc
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -279,16 +279,16 @@ async def test_a_hook_that_swallows_its_cancellation_does_not_keep_the_run_alive
     assert len(HOOKS) == 10
     stubborn = type("StubbornHook", (Stubborn,), {name: _stubborn(name)})(name)
     bench = Bench()
-    model = ScriptedModel(call(bench.ok, id="1"), "done")
+    # after_agent is cut while it runs under the settle deadline, so something else has to be cut before
+    model = ScriptedModel(STALL) if name == "after_agent" else ScriptedModel(call(bench.ok, id="1"), "done")
     scene = Scene(Agent(model, tools=[bench.ok], middleware=[stubborn]))
     began = trio.current_time()
     await cut(scene, how, after(1))
     assert stubborn.swallowed == 30
-    # after_agent runs under the settle deadline, all others are cut at once
     assert trio.current_time() - began == pytest.approx(6 if name == "after_agent" else 1, abs=0.1)
     assert scene.kinds[-1] == "agent_end"
     # Nothing new was begun on the way out.
-    assert len(model.requests) <= (2 if name == "after_agent" else 1)
+    assert len(model.requests) <= 1
     if name in ("before_tool_call", "wrap_tool_call"):
         assert bench.finished == []
 
@@ -354,12 +354,8 @@ class CountingClient:
             self.open -= 1
 
 
-async def delta_seen(run: Run) -> None:
-    await seen(trio_agent.TextDelta)(run)
-
-
 PHASES: dict[str, tuple[tuple[Item, ...], Callable[[Run], Awaitable[object]]]] = {
-    "before the first event": ((STALL,), seen(trio_agent.ModelCallStart)),
+    "before the first event": ((STALL,), after(0)),
     "while it streams": ((stall(say("Half an answ")),), seen(trio_agent.TextDelta)),
     "in the tool phase": ((call("wait", id="1"),), seen(ToolExecutionStart)),
     "in the second turn": ((call("ok"), stall(say("And th"))), seen(trio_agent.TextDelta)),
@@ -384,11 +380,16 @@ async def test_leaving_stops_the_run_and_leaves_no_task_and_no_connection(phase:
         provider = OpenAI("m", base_url=server.base_url, api_key="k", client=counting)
         scene = Scene(Agent(provider, tools=[bench.ok, wait]))
         began = trio.current_time()
-        await cut(scene, how, when, REAL)  # looks for tasks that live on
+
+        async def there(run: Run) -> None:
+            await when(run)
+            await until(lambda: len(server.requests) == len(turns))
+
+        await cut(scene, how, there, REAL)  # looks for tasks that live on
         assert trio.current_time() - began < 100  # the tool's 120 s and the server's 50 s did not pass
         assert counting.open == 0
         assert bench.running == 0
-        assert len(server.requests) == len(turns)
+        assert len(server.requests) == len(turns)  # and no further request went out
         if phase not in ("in the tool phase", "in backoff"):
             # The answer was cut in the middle: its connection is closed, not only given back.
             await until(lambda: server.connections == 0)
@@ -454,8 +455,19 @@ async def test_a_timeout_around_one_receive_loses_no_event(autojump_clock: MockC
 
     result = await scene.play(body)
     assert timeouts > 100
-    assert got == scene.events
+    assert shapes(got) == shapes(scene.events)
     assert (result.stop_reason, result.text) == ("stop", "Done.")
+
+
+def shapes(events: Iterable[Event]) -> list[object]:
+    """The events; neighbouring deltas are one, because those that are unread may be merged."""
+    found: list[object] = []
+    for event in events:
+        if isinstance(event, trio_agent.TextDelta) and found and isinstance(found[-1], str):
+            found[-1] += event.text
+        else:
+            found.append(event.text if isinstance(event, trio_agent.TextDelta) else event)
+    return found
 
 
 # ------------------------------------------------------------------------------------------ B34
@@ -484,7 +496,7 @@ async def test_the_body_of_the_loop_may_have_scopes_of_its_own(autojump_clock: M
     assert result.stop_reason == "stop"
 
 
-@pytest.mark.parametrize("read", [0, 1, 7])
+@pytest.mark.parametrize("read", [0, 1, 6])
 async def test_a_reader_may_leave_in_the_middle_of_a_flood(autojump_clock: MockClock, read: int) -> None:
     """B34: reader leaves while the producer is blocked on send.  The producer never is."""
 

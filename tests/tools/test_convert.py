@@ -277,6 +277,7 @@ def test_a_structured_output_that_is_too_long_is_dropped() -> None:
     assert result.structured is None
     assert result.text.startswith("[0,1,2")
     assert ok(list(range(10)), 500).structured is not None
+    assert ok(["é" * 300], 500).structured is None  # bytes, not characters
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_two_halves_joined() -> None:

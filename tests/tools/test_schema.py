@@ -540,3 +540,17 @@ def test_a_plain_tool_needs_none_of_the_heavy_packages() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60, text=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_valid_input_needs_no_jsonschema_whatever_the_types_are() -> None:
+    code = (
+        "import datetime, sys\n"
+        "from trio_agent.tools import tool\n"
+        "@tool\n"
+        "def f(a: float | None, b: datetime.date | list[int] | None): ...\n"
+        "for value in ({'a': None, 'b': None}, {'a': 1, 'b': [1]}, {'a': 1.5, 'b': '2026-01-31'}):\n"
+        "    f.read(value)\n"
+        "print('jsonschema' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60, text=True)
+    assert done.stdout.strip() == "False"

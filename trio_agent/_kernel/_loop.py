@@ -114,6 +114,7 @@ class Loop:
             case _:
                 assert_never(step)
         if journal.state.head == before:
+            await trio.lowlevel.checkpoint_if_cancelled()  # foreign code swallowed its cancellation: it goes on here
             raise InternalError(f"the step {step!r} left no fact behind")
 
     def _close_turn(self, reason: TurnEndReason, failure: Failure | None, stop: bool = False) -> None:

@@ -86,6 +86,7 @@ class ModelPhase:
             self._answered(attempt, answer, request)
             whole = True
         except Exception as error:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a cut wins over what the provider says on its way out
             failure = leaf(error)
         except BaseExceptionGroup as group:
             failure = failure_in(group)

@@ -22,11 +22,16 @@ from ._run import run_prompt
 
 __all__ = ["app", "call"]
 
-app = App(
-    name="trio-agent",
-    help="An agent kernel for Trio: see it work, or run one prompt.",
-    version=lambda: importlib.metadata.version("trio_agent"),
-)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("trio_agent")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown: it runs from a folder and is not installed"
+
+
+app = App(name="trio-agent", help="An agent kernel for Trio: see it work, or run one prompt.", version=_version)
 
 
 def call(arguments: Sequence[str]) -> int:
