@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Phase: TypeAlias = Literal["idle", "turn", "retry"]
+"""What a run is busy with."""
 
 DiagnosticCode: TypeAlias = Literal[
     "CALL_WILL_NOT_STOP",
@@ -47,6 +48,7 @@ DiagnosticCode: TypeAlias = Literal[
     "STORE_FAILED",
     "THREAD_ABANDONED",
 ]
+"""The stable names of what a diagnostic says; ``DIAGNOSTICS`` explains them."""
 
 DIAGNOSTICS: Final[Mapping[DiagnosticCode, str]] = {
     "CALL_WILL_NOT_STOP": "a call was cut and is still running after the settle time",
@@ -165,8 +167,10 @@ Observation: TypeAlias = (
     | RetryScheduled
     | Diagnostic
 )
+"""What is shown and not logged."""
 
 Event: TypeAlias = Fact | Observation
+"""What an observer sees."""
 
 _DELTAS: Final = ("text_delta", "reasoning_delta", "tool_call_delta")
 

@@ -43,6 +43,7 @@ __all__ = [
 TurnEndReason: TypeAlias = Literal[
     "stop", "tool_use", "length", "refusal", "error", "aborted", "cancelled", "interrupted"
 ]
+"""Why a turn ended.  ``aborted``, ``cancelled``, ``interrupted`` only if something of it was cut or not run."""
 
 StopReason: TypeAlias = Literal[
     "stop", "length", "refusal", "max_turns", "aborted", "cancelled", "interrupted", "error"
@@ -257,3 +258,4 @@ Fact: TypeAlias = (
     | TurnEnd
     | AgentEnd
 )
+"""What a session remembers."""

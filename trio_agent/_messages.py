@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
+"""Who speaks.  The system prompt is no message: it is an option of the agent."""
 
 FinishReason: TypeAlias = Literal[
     "stop", "tool_use", "length", "refusal", "pause", "interrupted", "malformed", "error", "unknown"

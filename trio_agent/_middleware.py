@@ -19,7 +19,10 @@ from ._ports import Emit, PreparedCall
 __all__ = ["Block", "CallModel", "CallTool", "HookContext", "Middleware", "Replace", "Snapshot"]
 
 CallModel: TypeAlias = Callable[[ModelRequest, Emit], Awaitable[None]]
+"""What ``wrap_model_call`` is around: the next layer, and at last the provider."""
+
 CallTool: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult]]
+"""What ``wrap_tool_call`` is around: the next layer, and at last the dispatcher."""
 
 
 @attrs.frozen
@@ -62,11 +65,20 @@ class HookContext(Protocol):
     """What a hook may ask of its run."""
 
     @property
-    def session_id(self) -> str: ...
+    def session_id(self) -> str:
+        """The session that the run is logged to."""
+        ...
+
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The run."""
+        ...
+
     @property
-    def turn(self) -> int: ...
+    def turn(self) -> int:
+        """The number of the latest turn; 0 before a session's first."""
+        ...
+
     @property
     def state(self) -> Snapshot:
         """A frozen snapshot."""

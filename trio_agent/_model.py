@@ -143,3 +143,4 @@ class Finish:
 
 
 ModelChunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | NativeChunk | UsageReport | Finish
+"""What a provider emits."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from tests.cli.children import PATIENCE, Child, run_child
-from trio_agent import ConfigError
+from trio_agent import ConfigError, Diagnostic, Failure, ModelRequest, RetryScheduled
+from trio_agent._facts import Place, stamp
+from trio_agent.cli import _demo
 from trio_agent.cli._demo import TEXTS, TEXTS_CALLS, demo
 from trio_agent.cli._files import list_texts
+from trio_agent.cli._lines import Lines
+from trio_agent.cli._tally import Tally
+from trio_agent.testing import fail
 
 
 def field(lines: list[str], name: str) -> str:
@@ -68,6 +75,12 @@ async def test_off_a_terminal_there_are_plain_lines_and_few(folder: Path) -> Non
     assert "\x1b" not in "".join(out)
 
 
+async def test_a_proxy_is_not_asked_for_a_server_on_loopback(folder: Path) -> None:
+    proxy = "http://127.0.0.1:9"
+    code, _, err = await run_child("demo", str(folder), cwd=folder, env={"HTTP_PROXY": proxy, "http_proxy": proxy})
+    assert (code, err) == (0, [])
+
+
 async def test_of_a_folder_each_file_is_one_call(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with trio.fail_after(PATIENCE):
         assert await demo(folder, None, 0.0) == 0
@@ -92,6 +105,47 @@ async def test_an_empty_folder_is_no_error(tmp_path: Path, capsys: pytest.Captur
     with trio.fail_after(PATIENCE):
         assert await demo(tmp_path, 9, 0.0) == 0
     assert field(capsys.readouterr().out.splitlines(), "calls") == "1: 1 ok"
+
+
+async def test_a_model_that_fails_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(number: int | None) -> Any:
+        return lambda request: fail(400, "no such luck")
+
+    monkeypatch.setattr(_demo, "counting_model", broken)
+    with trio.fail_after(PATIENCE):
+        assert await demo(folder) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert sum("INVALID_REQUEST: " in line and "no such luck" in line for line in out) == 2
+    assert field(out, "run") == "1 turn, error"
+    assert field(out, "history").startswith("valid")
+
+
+async def test_output_that_cannot_be_written_ends_the_run_as_what_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def say(text: str = "") -> None:
+        told.append(text)
+        if "turn 2" in text:
+            raise BrokenPipeError("nobody reads")
+
+    monkeypatch.setattr(_demo, "_say", say)
+    with trio.fail_after(PATIENCE), pytest.raises(BrokenPipeError, match="nobody reads"):
+        await demo(folder, 30, 600.0)
+    assert told[-1].startswith("turn 2")  # and no call was waited for
+
+
+def test_what_goes_wrong_on_the_way_is_told() -> None:
+    told: list[str] = []
+    lines = Lines(Tally(), told.append)
+    retry = RetryScheduled(1, 0.5, Failure("OVERLOADED", "busy"))
+    stamp(retry, 1, 0.0, Place("r", 3))
+    lines.see(retry)
+    lines.see(Diagnostic("RESULT_CUT", "too long"))
+    assert told == ["turn 3: trying again in 0.5 s: OVERLOADED", "RESULT_CUT: too long"]
 
 
 @pytest.mark.parametrize(
@@ -158,8 +212,25 @@ async def test_a_second_ctrl_c_after_the_first_was_answered_changes_nothing(fold
         async with Child("demo", str(folder), "--calls", "300", "--latency", "600", cwd=folder) as child:
             await child.out.until("turn 2: 300 calls")
             child.interrupt()
-            await child.out.until("Ctrl-C; what runs is cut and settled")
+            await child.out.until("Ctrl-C: what runs is cut and settled")
             child.interrupt()
             code, out, err = await child.end()
     assert (code, err) == (130, [])
     assert field(out, "history") == "valid: 5 messages, and each call has its one result"
+
+
+async def test_ctrl_c_while_the_model_is_asked_leaves_the_question(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def press(request: ModelRequest) -> str:
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep_forever()
+        return ""
+
+    monkeypatch.setattr(_demo, "counting_model", lambda number: press)
+    with trio.fail_after(PATIENCE):
+        assert await demo(folder) == 130
+    out = capsys.readouterr().out.splitlines()
+    assert "Ctrl-C: what runs is cut and settled" in out
+    assert field(out, "run") == "1 turn, cancelled"
+    assert field(out, "history") == "valid: 1 message"

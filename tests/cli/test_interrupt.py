@@ -37,7 +37,7 @@ def test_the_work_is_cut_and_what_comes_after_it_is_not() -> None:
 
         cut = await interrupts.cut(wait)
         press()
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
         return [cut, interrupts.times, await interrupts.told.receive(), await interrupts.told.receive()]
 
@@ -118,7 +118,7 @@ def play(press: Press, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     real = trio.run
     with monkeypatch.context() as patch:
         patch.setattr(trio, "run", functools.partial(real, instruments=[press]))
-        # Each time as the process found it: when the command ends, it leaves Ctrl-C ignored.
+        # As a process finds it: when the command ends, it leaves Ctrl-C ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return main(["demo", str(folder), "--calls", "6", "--latency", "0.001"])
 

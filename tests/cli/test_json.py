@@ -42,7 +42,10 @@ def test_observations_are_lines_too() -> None:
         "kind": "tool_use", "seq": 7, "time": 1.5, "run": "r1", "turn": 2,
         "call": {"id": "c1", "name": "add", "arguments": '{"a":1}'},
     }  # fmt: skip
-    assert line_of(RetryScheduled(1, 0.5, Failure("TIMEOUT", "late")))["error"] == {"code": "TIMEOUT", "message": "late"}
+    assert line_of(RetryScheduled(1, 0.5, Failure("TIMEOUT", "late")))["error"] == {
+        "code": "TIMEOUT",
+        "message": "late",
+    }
     assert line_of(Diagnostic("LATE_UPDATE", "x"), ("r0", "c0"))["path"] == ["r0", "c0"]
 
 
@@ -85,6 +88,11 @@ def test_a_value_that_holds_itself_ends_somewhere() -> None:
     assert line_of(ToolExecutionUpdate("c1", LOOP))["data"]
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
 def test_json_comes_out_as_it_went_in(data: object) -> None:
     assert line_of(ToolExecutionUpdate("c1", data))["data"] == data

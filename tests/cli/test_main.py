@@ -74,9 +74,7 @@ def test_it_tells_its_version(
         (["demo", "/no/such/folder"], "trio-agent: PATH: expected a folder that can be read, got '/no/such/folder'"),
     ],
 )
-def test_a_bad_command_line_is_told_so(
-    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_command_line_is_told_so(arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert problem in told.out + told.err

@@ -74,7 +74,9 @@ async def test_what_could_not_be_counted_is_named(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"z{number}").write_bytes(b"\0")
     text = (await ask(tmp_path, None)).text
-    assert text.startswith("I counted 1 word on 1 line of 1 file. The longest is a.txt with 1 word. 5 calls failed: z0 (")
+    assert text.startswith(
+        "I counted 1 word on 1 line of 1 file. The longest is a.txt with 1 word. 5 calls failed: z0 ("
+    )
     assert text.endswith(", and 2 more.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import trio
 
 from tests.cli.children import PATIENCE, Child, run_child
 from trio_agent import ConfigError, ModelRequest, RequestError
+from trio_agent.cli import _run
+from trio_agent.cli.__main__ import main
 from trio_agent.cli._run import KEY, run_prompt
 from trio_agent.testing import STALL, ModelServer, call, calls, cut, fail, say, stall
 
@@ -145,6 +148,15 @@ async def test_an_answer_that_was_cut_off_is_no_success(capsys: pytest.CaptureFi
     assert (told.out, told.err) == ("Half an ans\n", "the run did not stop by itself: length\n")
 
 
+async def test_a_history_that_is_broken_is_no_success(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "fault_in", lambda messages: "the calls x")
+    async with ModelServer("Yes.") as server:
+        assert await run(server) == 1
+    assert capsys.readouterr().err == "the history is NOT VALID: the calls x\n"
+
+
 async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
@@ -197,6 +209,14 @@ async def test_a_blank_prompt_is_refused() -> None:
         await run_prompt("  ", model="openai:m", base_url="http://127.0.0.1")
 
 
+def test_without_a_model_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "Go."]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("trio-agent: a model is needed: -m vendor:model")
+    assert told.err.endswith("trio-agent demo\n")
+
+
 async def test_bad_words_are_told_on_standard_error_with_code_2(folder: Path) -> None:
     code, out, err = await run_child("run", "Go.", "-m", "openai:m", "-t", "run_tools:absent", cwd=folder)
     assert (code, out, err) == (2, [], ["trio-agent: -t run_tools:absent: there is no absent in run_tools"])
@@ -240,6 +260,28 @@ async def test_ctrl_c_in_any_phase_leaves_a_whole_history(
     assert [message["content"] for message in said if message["finish_reason"] == "interrupted"] == (
         [[{"type": "text", "text": kept}]] if kept else []
     )
+
+
+async def test_ctrl_c_is_answered_and_what_was_done_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def press(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "user":
+            return call("add", a=1, b=2)
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep_forever()
+        return ""
+
+    async with ModelServer(press) as server:
+        assert await run(server, tools=["run_tools:add"]) == 130
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = told.err.splitlines()
+    assert lines[0].startswith("add ")
+    assert lines[1:4] == [
+        "Ctrl-C: what runs is cut and settled",
+        "Interrupted. This was done:",
+        "run        2 turns, cancelled",
+    ]
+    assert lines[-1] == "history    valid: 3 messages, and each call has its one result"
 
 
 async def test_what_the_model_had_said_is_printed_when_it_is_cut(folder: Path) -> None:

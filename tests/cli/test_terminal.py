@@ -30,8 +30,9 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 class Terminal:
     """The command on a pseudo-terminal of its own."""
 
-    def __init__(self, *arguments: str, cwd: Path) -> None:
+    def __init__(self, *arguments: str, cwd: Path, term: str = "xterm-256color") -> None:
         self._arguments = arguments
+        self._term = term
         self._cwd = cwd
         self._text = b""
 
@@ -46,7 +47,7 @@ class Terminal:
             self.process = await trio.lowlevel.open_process(
                 [sys.executable, "-m", "trio_agent", *self._arguments],
                 cwd=self._cwd,
-                env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
+                env={**os.environ, "TERM": self._term, "COLUMNS": "100", "LINES": "40"},
                 stdin=theirs,
                 stdout=theirs,
                 stderr=subprocess.STDOUT,
@@ -105,9 +106,18 @@ async def test_it_draws_and_ends_with_the_summary_and_the_cursor(folder: Path) -
     assert re.search(r"300 calls|301/301", drawn)
     assert drawn.count("trio-agent  turn") > 1  # more than one picture
     assert "\x1b" not in after
-    assert "I counted 3 words on 2 lines of 1 file." in after
+    assert "I counted 12 words on 5 lines of 2 files." in after
     assert "calls      301: 301 ok" in after
     assert "history    valid: 6 messages" in after
+
+
+async def test_a_terminal_that_cannot_be_drawn_on_gets_plain_lines(folder: Path) -> None:
+    with trio.fail_after(PATIENCE):
+        async with Terminal("demo", str(folder), cwd=folder, term="dumb") as terminal:
+            code = await terminal.end()
+    assert code == 0
+    assert "\x1b" not in terminal.text
+    assert "turn 2: 2 calls of read_and_count\n" in terminal.text
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -131,7 +141,10 @@ async def test_a_run_prints_text_as_it_comes_and_begins_a_new_line_for_the_rest(
     turns = (calls(call("wait"), text="I wait"),)
     words = ("run", "Go.", "-m", "openai:m", "-t", "slow_tools:wait")
     with trio.fail_after(PATIENCE):
-        async with ModelServer(*turns) as server, Terminal(*words, "--base-url", server.base_url, cwd=folder) as terminal:
+        async with (
+            ModelServer(*turns) as server,
+            Terminal(*words, "--base-url", server.base_url, cwd=folder) as terminal,
+        ):
             await terminal.until("I wait\n")
             terminal.process.send_signal(2)
             assert await terminal.end() == 130
@@ -147,6 +160,7 @@ async def test_text_is_there_before_its_message_is_whole(folder: Path) -> None:
                 terminal.process.send_signal(2)
                 assert await terminal.end() == 130
     assert terminal.text.count("Half a ") == 1
+    assert "Half a \nCtrl-C: " in terminal.text
 
 
 # ------------------------------------------------------------------------------------ the picture
@@ -158,14 +172,10 @@ async def events_of(model: ScriptedModel, tools: Sequence[str]) -> list[Event]:
     async def see(event: Event) -> None:
         seen.append(event)
 
-    def made(name: str) -> object:
-        @tool(name=name)
-        async def nothing() -> None:
-            """Do nothing."""
+    async def nothing() -> None:
+        """Do nothing."""
 
-        return nothing
-
-    agent = Agent(model, tools=[made(name) for name in tools], listeners=[see])  # type: ignore[misc]
+    agent = Agent(model, tools=[tool(name=name)(nothing) for name in tools], listeners=[see])
     await agent.send("Go.")
     return seen
 

@@ -25,6 +25,7 @@ from trio_agent import (
     MessageEnd,
     MessageQueued,
     MessageStart,
+    Middleware,
     ModelCallEnd,
     ModelCallFailed,
     ModelCallStart,
@@ -252,6 +253,8 @@ class FakeStore:
     """Seconds of virtual time that an append takes."""
     fail_at: int = 0
     """The append with this number, from 1, fails ..."""
+    fail_on: str = "?"
+    """(or each that would write a fact that is told so)"""
     error: Callable[[], Exception] = lambda: OSError("disk full")
     takes_effect: bool = False
     """... after it has written."""
@@ -272,7 +275,7 @@ class FakeStore:
         if number == self.hang_at:
             self.failed = True
             await trio.sleep_forever()
-        fails = number == self.fail_at
+        fails = number == self.fail_at or any(line.startswith(self.fail_on) for line in tale(facts))
         if fails and not self.takes_effect:
             self.failed = True
             raise self.error()
@@ -350,3 +353,25 @@ class Gauge:
             return f"done in {seconds:g}"
 
         return tool(name=name, **options)(work)
+
+
+# ------------------------------------------------------------------------------------------ hooks
+
+
+def hooked(**hooks: Callable[..., Any]) -> Middleware:
+    methods = {name: (lambda hook: lambda self, *args: hook(*args))(hook) for name, hook in hooks.items()}
+    return type("Hooked", (Middleware,), methods)()  # type: ignore[no-any-return]
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    async def hook(*args: Any) -> Any:
+        raise error
+
+    return hook
+
+
+def returning(value: Any) -> Callable[..., Any]:
+    async def hook(*args: Any) -> Any:
+        return value
+
+    return hook

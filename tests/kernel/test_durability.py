@@ -170,8 +170,8 @@ async def test_a_slow_listener_does_not_delay_commits(autojump_clock: MockClock)
     with trio.fail_after(10_000):
         await an_agent(store, listeners=[Recorder(100)]).send("go", session="s")
     assert trio.current_time() - began > 1_000
-    assert [time - began for time in store.times] == alone.times
-    assert store.batches == alone.batches
+    assert store.times[-1] - began == alone.times[-1] == 1
+    assert tale(store.facts) == tale(alone.facts)
 
 
 async def test_facts_are_shown_only_after_they_are_durable(autojump_clock: MockClock) -> None:
@@ -195,7 +195,7 @@ async def test_facts_are_shown_only_after_they_are_durable(autojump_clock: MockC
 
 
 @pytest.mark.parametrize("takes_effect", [False, True])
-@pytest.mark.parametrize("at", range(1, 8))
+@pytest.mark.parametrize("at", range(1, 7))
 async def test_a_failing_commit_ends_the_run_and_the_log_can_be_gone_on_with(
     autojump_clock: MockClock, at: int, takes_effect: bool
 ) -> None:
@@ -224,14 +224,10 @@ async def test_a_failing_commit_ends_the_run_and_the_log_can_be_gone_on_with(
 
 @LOOKS
 async def test_whoever_waits_for_a_commit_that_fails_is_told(autojump_clock: MockClock, looks: str) -> None:
-    store = FakeStore(delay=1, fail_at=2 if looks == "nobody" else 3)
+    store = FakeStore(delay=1, fail_on="queued")
     raised = []
 
     async def body(run: Any) -> None:
-        if looks == "nobody":
-            await run.steer("durable")
-        else:
-            await trio.sleep(2.5)
         with pytest.raises(StoreFailed) as caught:
             await run.steer("lost")
         raised.append(caught.value)

@@ -344,7 +344,7 @@ async def test_without_a_lane_one_of_two_edits_is_lost(autojump_clock: MockClock
     files = Files()
     scene = Scene(Agent(edits((["a"], "1"), (["a"], "2")), tools=[tool(files.edit)]))
     await scene.play()
-    assert files.content["a"] == "2"
+    assert files.content["a"] in ("1", "2")
 
 
 @pytest.mark.parametrize(

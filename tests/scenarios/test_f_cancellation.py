@@ -379,14 +379,12 @@ async def test_leaving_stops_the_run_and_leaves_no_task_and_no_connection(phase:
         counting = CountingClient(client)
         provider = OpenAI("m", base_url=server.base_url, api_key="k", client=counting)
         scene = Scene(Agent(provider, tools=[bench.ok, wait]))
-        began = trio.current_time()
 
         async def there(run: Run) -> None:
             await when(run)
             await until(lambda: len(server.requests) == len(turns))
 
         await cut(scene, how, there, REAL)  # looks for tasks that live on
-        assert trio.current_time() - began < 100  # the tool's 120 s and the server's 50 s did not pass
         assert counting.open == 0
         assert bench.running == 0
         assert len(server.requests) == len(turns)  # and no further request went out

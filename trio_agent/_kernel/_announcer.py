@@ -22,6 +22,7 @@ from .._ports import Listener
 __all__ = ["Announcer", "OnListenerError"]
 
 OnListenerError: TypeAlias = Literal["fail", "detach"]
+"""What a listener that raises does: end the run with ``LISTENER_FAILED``, or only lose its place."""
 
 
 @attrs.define(eq=False)

@@ -30,11 +30,12 @@ AskModel: TypeAlias = Callable[[Sequence[Message], str | None, str], Awaitable[M
 class RunContext:
     """What hooks are handed: see :class:`trio_agent.HookContext`."""
 
-    __slots__ = ("_ask", "_journal", "run_id", "scratch", "session_id")
+    __slots__ = ("_ask", "_drain", "_journal", "run_id", "scratch", "session_id")
 
     def __init__(self, journal: Journal, session_id: str, run_id: str) -> None:
         self._journal = journal
         self._ask: AskModel | None = None
+        self._drain: Callable[[], None] | None = None
         self.session_id = session_id
         self.run_id = run_id
         self.scratch: dict[str, Any] = {}  # Any: the hooks' and tools' own
@@ -42,6 +43,10 @@ class RunContext:
     def attach(self, ask: AskModel) -> None:
         """Who makes the model calls of hooks."""
         self._ask = ask
+
+    def after(self, drain: Callable[[], None]) -> None:
+        """What hooks emit stands behind what tools have said, which ``drain`` posts."""
+        self._drain = drain
 
     @property
     def turn(self) -> int:
@@ -52,7 +57,10 @@ class RunContext:
         return self._journal.state.snapshot()
 
     def emit(self, name: str, data: Mapping[str, Any]) -> None:  # Any: JSON
-        self._journal.post(Custom(name, checked_json(data)))
+        custom = Custom(name, checked_json(data))
+        if self._drain is not None:
+            self._drain()
+        self._journal.post(custom)
 
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
         assert self._ask is not None
@@ -129,7 +137,10 @@ class Chain:
         """What the model shall see of ``messages``: a hook that raises leaves them as they are."""
         for hook in self.rewrite:
             try:
-                messages = tuple(await hook(self.context, messages))
+                changed = tuple(await hook(self.context, messages))
+                if not changed or not all(isinstance(message, Message) for message in changed):
+                    raise TypeError("expected one or more messages")
+                messages = changed
             except Exception as error:
                 self.tell("HOOK_FAILED", hook_failed(hook, error).message)
             except BaseExceptionGroup as group:

@@ -19,9 +19,9 @@ import attrs
 import trio
 
 from .._core._state import State, fold
-from .._errors import AgentError, StoreFailed, describe
+from .._errors import AgentError, Failure, StoreFailed, describe
 from .._events import Diagnostic, DiagnosticCode, Event, Observation
-from .._facts import AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
+from .._facts import AgentEnd, AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
 from .._ports import Listener, SessionStore
 from ._announcer import Announcer, OnListenerError
 from ._subscription import Subscription
@@ -53,6 +53,8 @@ class Journal:
     _place: Place = attrs.field(init=False, default=Place("", 0))
     _run_from: int = attrs.field(init=False, default=0)
     """Where in the log the run begins."""
+    _run_after: int = attrs.field(init=False, default=0)
+    """The seq of the last fact before the run; what settled an earlier run is not shown as part of this one."""
     _begun: bool = attrs.field(init=False, default=False)
     """The run has taken its first step: a reader begins with what comes next."""
     _readers: list[Subscription] = attrs.field(init=False, factory=list[Subscription])
@@ -71,8 +73,6 @@ class Journal:
     _shield: trio.CancelScope | None = attrs.field(init=False, default=None)
     _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
     _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
-    _disclosed: bool = attrs.field(init=False, default=True)
-    """Observers have been told of the failure, if there is one."""
 
     def __attrs_post_init__(self) -> None:
         self._queueing = self._store is not None
@@ -109,6 +109,7 @@ class Journal:
         """The facts that come belong to this run."""
         self._place = Place(run_id, self.state.turn, path)
         self._run_from = len(self.log)
+        self._run_after = self.state.head
         self._begun = False
 
     def begin(self) -> None:
@@ -125,6 +126,8 @@ class Journal:
 
     def close(self) -> None:
         """Let the tasks end when they have done what is queued, and let the readers end."""
+        if self._store is not None and self.failed is None and self._committed < self.state.head:
+            self._give_up()
         self._closing = True
         self._wake.set()
         if self._announcer is not None:
@@ -266,17 +269,19 @@ class Journal:
                 else:
                     self._wake = trio.Event()
                     await self._wake.wait()
-        if self._shield.cancelled_caught:
-            self._queueing = False
-            self._fail(StoreFailed(f"session {self._session!r}: a commit was still open at the settle deadline"))
-            self._show_all(list(self._queue))
+        if self._shield.cancelled_caught and self._committed < self.state.head:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The settle deadline has passed with a commit open: whether it took effect is unknown."""
+        self._fail(StoreFailed(f"session {self._session!r}: a commit was still open at the settle deadline"))
 
     async def _commit(self) -> None:
         """Write everything that has queued up, then show it."""
         assert self._store is not None
         batch = list(self._queue)
         facts = [cast("Fact", event) for event, is_fact in batch if is_fact]
-        if facts and self.failed is None:
+        if facts:
             try:
                 await self._store.append(self._session, facts, expected_head=self._committed)
             except StoreFailed as error:
@@ -285,31 +290,38 @@ class Journal:
                 failure = StoreFailed(f"session {self._session!r} cannot be written: {describe(error)}")
                 failure.__cause__ = error
                 self._fail(failure)
-        self._show_all(batch)
+        if self.failed is not None:
+            return
+        for event, _ in batch:
+            self._queue.popleft()
+            if self.watched and event.seq > self._run_after:
+                self._show(event)
         self._committed += len(facts)
         self._tell_waiters()
 
-    def _show_all(self, batch: list[tuple[Event, bool]]) -> None:
-        for event, is_fact in batch:
-            self._queue.popleft()
-            if type(event) is not AgentStart:  # nothing stands before a run's first event
-                self._disclose(event.seq - is_fact, event.place)
-            if self.watched:
-                self._show(event)
-
     def _fail(self, error: StoreFailed) -> None:
-        """Nothing is logged any more.  What comes is shown, so that observers see the run's end."""
+        """Nothing is logged any more.  What waits and what comes is shown, so that observers see the run's end."""
+        if self.failed is not None:
+            return
         self.failed = error
-        self._disclosed = False
+        self._queueing = False
         self._on_failure(error)
         self._tell_waiters()
+        waiting = [event for event, _ in self._queue if event.seq > self._run_after]
+        self._queue.clear()
+        if not self.watched:
+            return
+        first = 1 if waiting and type(waiting[0]) is AgentStart else 0  # nothing stands before a run's first event
+        diagnostic = Diagnostic("STORE_FAILED", error.message)
+        stamp(diagnostic, self.state.head, self.now(), waiting[first].place if waiting[first:] else self._place)
+        for event in (*waiting[:first], diagnostic, *waiting[first:]):
+            self._show(self._unwritten(event, error) if isinstance(event, AgentEnd) else event)
 
-    def _disclose(self, seq: int, place: Place) -> None:
-        if self.failed is not None and not self._disclosed and self.watched:
-            diagnostic = Diagnostic("STORE_FAILED", self.failed.message)
-            stamp(diagnostic, seq, self.now(), place)
-            self._show(diagnostic)
-        self._disclosed = True
+    def _unwritten(self, end: AgentEnd, error: StoreFailed) -> AgentEnd:
+        """How a run ends whose end could not be written."""
+        shown = attrs.evolve(end, reason="error", error=Failure.of(error))
+        stamp(shown, end.seq, end.time, end.place)
+        return shown
 
     def _tell_waiters(self) -> None:
         self._progress.set()

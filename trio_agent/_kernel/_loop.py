@@ -176,6 +176,9 @@ class Loop:
                     await self._after_agent()
                 except AgentError as error:
                     self._fail(error)
+        if control.cause is not None and reason != "error":  # after the turn was closed for another reason
+            reason = "error"
+            self._close_turn("error", Failure.of(control.cause))
         self._finish(reason)
 
     async def _after_agent(self) -> None:

@@ -248,6 +248,8 @@ class ModelPhase:
         request = ModelRequest(messages, system, sampling=self._config.sampling, turn=self._journal.state.turn)
         number = 0
         while True:
+            if self._journal.state.abort is not None:
+                raise ProviderError("no model is called any more: the run was aborted", code="CANCELLED", retryable=False)
             number += 1
             attempt = Attempt("", None, self._config.retry)
             try:

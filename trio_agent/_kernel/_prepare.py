@@ -118,13 +118,15 @@ async def after_result(chain: Chain, result: ToolResult) -> ToolResult:
     """The result after all ``after_tool_result`` hooks; one that raises makes it an error result."""
     for hook in chain.after_tool_result:
         try:
-            changed = await hook(chain.context, result)
+            changed: object = await hook(chain.context, result)
         except Exception as error:
             return _failed(result, hook, error)
         except BaseExceptionGroup as group:
             return _failed(result, hook, failure_in(group))
-        if changed is not None:
+        if isinstance(changed, ToolResult):
             result = attrs.evolve(changed, call_id=result.call_id)
+        elif changed is not None:
+            return _failed(result, hook, TypeError(f"expected None or a ToolResult, got {type(changed).__name__}"))
     return result
 
 

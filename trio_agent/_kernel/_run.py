@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from .._core._settle import close_run, close_turn
+from .._core._transcript import project
 from .._errors import AgentError, Failure, OutputError, RequestError, RunCancelled, RunEnded, describe, leaves
 from .._events import Event
 from .._facts import AgentStart, Fact, MessageQueued, StopReason
@@ -270,8 +271,8 @@ class Run:
             raise RunEnded("the run is over: the message was not accepted")
         if isinstance(message, str):
             message = Message("user", message)
-        if message.role != "user" or not message.content:
-            raise RequestError(f"expected a user message with content, got role {message.role!r}")
+        if message.role != "user" or not project((message,)):
+            raise RequestError(f"expected a user message that says something, got {message!r}"[:500])
         queued = MessageQueued(self._config.ids(), origin, attrs.evolve(message, origin=origin), interrupt)
         journal.post(queued)
         if interrupt and self._control.tools is not None:

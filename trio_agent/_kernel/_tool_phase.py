@@ -63,6 +63,7 @@ class ToolPhase:
         self._preparation = Preparation(dispatcher, chain, control, journal)
         self._wrapped = chain.around_tool(self._innermost) if chain.wrap_tool_call else None
         self._send, self._receive = trio.open_memory_channel[Said](math.inf)
+        context.after(self.drain)
         self._queue: Iterator[CallContext] = iter(())
         self._lanes: Lanes | None = None
         self._running: dict[str, CallContext] = {}
@@ -299,7 +300,10 @@ class ToolPhase:
         call.invoked = True
         try:
             if self._wrapped is not None:
-                return await self._wrapped(call.prepared)
+                wrapped: object = await self._wrapped(call.prepared)
+                if isinstance(wrapped, ToolResult):
+                    return wrapped
+                return outcome.Error(TypeError(f"wrap_tool_call: expected a ToolResult, got {type(wrapped).__name__}"))
             if call.prepared.timeout is not None:
                 return await self._invoke(call, call.prepared)
             call.held = result = await self._dispatcher.dispatch(call.prepared, call)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,6 @@ from ._demo import LATENCY, demo
 from ._run import run_prompt
 
 __all__ = ["app", "call"]
-
 
 
 def _version() -> str:
@@ -78,7 +78,14 @@ def _demo(
     latency
         About how many seconds each call waits on purpose, as if its file were far away.
     """
+    _spare_loopback()
     return trio.run(functools.partial(demo, path, calls, latency))
+
+
+def _spare_loopback() -> None:
+    """Have this process ask loopback directly: a proxy would look for the model's server on itself."""
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1")))
 
 
 @app.command(name="run")

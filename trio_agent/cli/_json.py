@@ -80,3 +80,10 @@ def _item(value: object, depth: int) -> Any:  # Any: JSON
     if kind in _BLOCKS and depth < _MAX_DEPTH:
         return {"type": kind_of(kind), **_fields(value, depth)}
     return _plain(value, depth)
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # a hostile __repr__ must not end the run
+        return f"<{type(value).__name__} that cannot be shown: {describe(error)}>"

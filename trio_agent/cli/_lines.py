@@ -40,8 +40,7 @@ class Lines:
     async def attend(self, interrupts: Interrupts) -> None:
         """Say so when Ctrl-C is pressed, until cancelled."""
         async for times in interrupts.told:
-            more = " once more; still settling" if times > 1 else "; what runs is cut and settled"
-            self._say(f"Ctrl-C{more}")
+            self._say("Ctrl-C: what runs is cut and settled" if times == 1 else "Ctrl-C once more: still settling")
 
     def see(self, event: Event) -> None:
         """Tell one event, if it is one of those that are told."""

@@ -94,7 +94,7 @@ class _Running:
     async def watch(self, interrupts: Interrupts) -> None:
         """Run until the end or until it is cut."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_attend, interrupts)
+            nursery.start_soon(self._attend, interrupts)
             await interrupts.cut(self._play)
             nursery.cancel_scope.cancel()
 
@@ -102,6 +102,12 @@ class _Running:
         async with self._provider, self._run as run:
             self._began = True
             await run.wait()
+
+    async def _attend(self, interrupts: Interrupts) -> None:
+        """Say so when Ctrl-C is pressed, until cancelled."""
+        async for times in interrupts.told:
+            text = "Ctrl-C: what runs is cut and settled" if times == 1 else "Ctrl-C once more: still settling"
+            self._view.note(text)
 
     async def _see(self, event: Event) -> None:
         self._tally.see(event)
@@ -123,12 +129,6 @@ class _Running:
         else:
             _tell_failure(run, fault, base_url)
         return code
-
-
-async def _attend(interrupts: Interrupts) -> None:
-    """Say so when Ctrl-C is pressed, until cancelled."""
-    async for times in interrupts.told:
-        note("Ctrl-C: what runs is cut and settled" if times == 1 else "Ctrl-C once more: still settling")
 
 
 def _tell_failure(run: Run, fault: str | None, base_url: str | None) -> None:

@@ -37,6 +37,10 @@ class JsonLines:
         """Print one."""
         print(event_line(event), flush=True)
 
+    def note(self, text: str) -> None:
+        """A line on standard error."""
+        note(text)
+
 
 @final
 class Talk:
@@ -63,16 +67,16 @@ class Talk:
             case MessageEnd() if event.message.role == "assistant":
                 self._end_message(event)
             case MessageDiscarded() if self._live:
-                self._note("(what stands above was cut off, and is asked for again)")
+                self.note("(what stands above was cut off, and is asked for again)")
             case RetryScheduled():
                 error = f"{event.error.code}: {printable(event.error.message)}"
-                self._note(f"trying again in {event.delay:.1f} s: {error}")
+                self.note(f"trying again in {event.delay:.1f} s: {error}")
             case ToolExecutionEnd() if len(self._tally.turn.calls) <= FEW:
-                self._note(self._ended(event))
+                self.note(self._ended(event))
             case TurnEnd() if len(self._tally.turn.calls) > FEW:
-                self._note(ended_text(self._tally.turn))
+                self.note(ended_text(self._tally.turn))
             case Diagnostic():
-                self._note(f"{event.code}: {printable(event.text)}")
+                self.note(f"{event.code}: {printable(event.text)}")
             case _:
                 pass
 
@@ -81,7 +85,7 @@ class Talk:
             print(printable(event.message.text), flush=True)
         self._end_line()
         if len(event.message.calls) > FEW:
-            self._note(asked_text(self._tally.turn))
+            self.note(asked_text(self._tally.turn))
 
     def _ended(self, event: ToolExecutionEnd) -> str:
         call = self._tally.turn.calls[event.index]
@@ -90,7 +94,8 @@ class Talk:
             told += f" in {event.duration * 1000:.0f} ms"
         return told if event.result.status == "ok" else f"{told}. {_short(event.result.text)}"
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """A line on standard error, below the text that is being printed."""
         self._end_line()
         note(text)
 

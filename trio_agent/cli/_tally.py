@@ -130,7 +130,7 @@ class Tally:
                 self.tail = ""
             case TextDelta():
                 self.tail = (self.tail + event.text)[-TAIL:]
-            case MessageEnd() if event.message.role == "assistant":
+            case MessageEnd() if event.message.role == "assistant" and event.message.finish_reason != "malformed":
                 self._ask(event.message.calls)
             case ToolUse():
                 self.doing = "tools"

@@ -1,0 +1,47 @@
+"""Every example runs as it stands, in a process of its own, and prints what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def printed_by(name: str, folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_hello_prints_the_events_and_the_answer(tmp_path: Path) -> None:
+    assert printed_by("01_hello.py", tmp_path) == [
+        "agent_start", "phase_change",
+        "turn_start", "model_call_start", "message_start", "tool_call_delta", "message_end",
+        "tool_use", "tool_execution_start", "tool_execution_end", "message_start", "message_end", "turn_end",
+        "turn_start", "model_call_start", "message_start", "text_delta", "message_end", "turn_end",
+        "phase_change", "agent_end",
+        "It is 42.",
+    ]  # fmt: skip
+
+
+def test_fanout_runs_a_thousand_calls_a_hundred_at_once(tmp_path: Path) -> None:
+    *progress, answer, calls, ends, results = printed_by("02_fanout_live.py", tmp_path)
+    assert [line.rpartition(",")[0] for line in progress] == [
+        f"{done:>5,} of 1,000 done" for done in range(100, 1_001, 100)
+    ]
+    assert answer == "I have read 938 pages."
+    assert calls == "calls: 938 ok, 62 failed; 100 in flight at most"
+    assert ends == "ends came in the order of the calls: False"
+    assert results == "results stand in the order of the calls: True"
+
+
+def test_no_example_is_left_out() -> None:
+    tests = Path(__file__).read_text(encoding="utf-8")
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    names = [path.name for path in EXAMPLES.glob("*.py")]
+    assert names
+    assert [name for name in names if f'"{name}"' not in tests or name not in readme] == []
