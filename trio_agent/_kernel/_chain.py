@@ -189,7 +189,10 @@ def _tool_layer(
     call_next: CallTool,
 ) -> CallTool:
     async def layer(call: PreparedCall) -> ToolResult:
-        return await hook(context, call, call_next)
+        result: object = await hook(context, call, call_next)
+        if not isinstance(result, ToolResult):
+            raise hook_failed(hook, TypeError(f"expected a ToolResult, got {type(result).__name__}"))
+        return result
 
     return layer
 

@@ -15,7 +15,7 @@ import attrs
 from .._errors import describe, failure_in
 from .._events import ToolUse
 from .._facts import ToolExecutionEnd
-from .._messages import ToolCall, ToolResult
+from .._messages import NEVER_STARTED, ToolCall, ToolResult
 from .._middleware import Block, Replace
 from .._ports import Dispatcher, PreparedCall
 from ._chain import Chain, hook_failed
@@ -99,11 +99,11 @@ class Preparation:
         return self._dispatcher.prepare(attrs.evolve(call, arguments=arguments))
 
     async def _refuse(self, index: int, result: ToolResult) -> None:
+        status = result.status if result.status in NEVER_STARTED else "invalid"
         if self._chain.after_tool_result:
-            status = result.status
             result = await after_result(self._chain, result)
-            if result.status != status:  # a call that did not run must not seem to have
-                result = attrs.evolve(result, status=status)
+        if result.status != status:  # a call that did not run must not seem to have
+            result = attrs.evolve(result, status=status)
         if self._journal.state.results[index] is None:
             self._journal.post(ToolExecutionEnd(result, index))
 

@@ -300,10 +300,7 @@ class ToolPhase:
         call.invoked = True
         try:
             if self._wrapped is not None:
-                wrapped: object = await self._wrapped(call.prepared)
-                if isinstance(wrapped, ToolResult):
-                    return wrapped
-                return outcome.Error(TypeError(f"wrap_tool_call: expected a ToolResult, got {type(wrapped).__name__}"))
+                return await self._wrapped(call.prepared)
             if call.prepared.timeout is not None:
                 return await self._invoke(call, call.prepared)
             call.held = result = await self._dispatcher.dispatch(call.prepared, call)

@@ -116,12 +116,14 @@ def _check_entries(entries: Sequence[_Entry], name: str) -> None:
 def _check_neighbours(before: _Entry | None, entry: _Entry) -> None:
     owed = before.calls if before is not None else ()
     if entry.role == "tool":
+        known, answered = set(owed), set[str]()
         for answer in entry.answers:
-            if answer not in owed:
+            if answer not in known:
                 _broken(entry.place, f"an answer to {answer!r}, which is no call of the message before it")
-            if entry.answers.count(answer) > 1:
+            if answer in answered:
                 _broken(entry.place, f"call {answer!r} is answered twice")
-        missing = [call for call in owed if call not in entry.answers]
+            answered.add(answer)
+        missing = [call for call in owed if call not in answered]
         if missing:
             _broken(entry.place, f"no answer to {', '.join(missing)}")
         if entry.answers != owed:
