@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import socket
 from collections.abc import Awaitable, Callable
@@ -56,30 +57,21 @@ async def test_a_server_that_refuses_the_connection_is_named() -> None:
     assert len(scene.of(ModelCallFailed)) == 2
 
 
-async def test_a_host_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nobody(*args: object, **options: object) -> Any:
-        await trio.lowlevel.checkpoint()
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(trio.socket, "getaddrinfo", nobody)
-    async with OpenAI("m", base_url="http://no-such-host.invalid/v1", api_key="k") as provider:
-        error = await play(Scene(Agent(provider, retry=ONCE)))
-    assert error.code == "PROVIDER_DISCONNECT"
-    assert "no-such-host.invalid" in str(error)
+async def gone(stream: trio.SocketStream) -> None:
+    """Wait until the client goes away."""
+    assert not await stream.receive_some()
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
-    async def hang(stream: trio.SocketStream) -> None:
-        await trio.sleep_forever()
-
-    error, _ = await against(hang, retry=Retry(attempts=1, first_event=0.05))
+    error, _ = await against(gone, retry=Retry(attempts=1, first_event=0.05))
     assert error.code == "STALLED"
+    assert "0.05 s" in str(error)
 
 
 async def test_a_server_that_never_says_more_than_its_head_is_given_up() -> None:
     async def hang(stream: trio.SocketStream) -> None:
         await stream.send_all(sse())
-        await trio.sleep_forever()
+        await gone(stream)
 
     error, _ = await against(hang, retry=Retry(attempts=1, first_event=0.05))
     assert error.code == "STALLED"
@@ -90,7 +82,7 @@ async def test_a_server_that_hangs_can_be_left() -> None:
 
     async def hang(stream: trio.SocketStream) -> None:
         asked.set()
-        await trio.sleep_forever()
+        await gone(stream)
 
     async with RawServer(hang) as server, OpenAI("m", base_url=server.base_url, api_key="k") as provider:
         scene = Scene(Agent(provider))
@@ -110,7 +102,7 @@ HTML = "<!doctype html><html><body><h1>Welcome to nginx!</h1></body></html>"
     ("answer", "code", "names"),
     [
         (http(200, HTML, content_type="text/html"), "PROVIDER_ERROR", ["text/html", "Welcome to nginx"]),
-        (http(200, HTML), "PROVIDER_DISCONNECT", []),
+        (http(200, HTML), "PARTIAL_STREAM", []),
         (http(404, HTML, content_type="text/html"), "INVALID_REQUEST", ["404", "Welcome to nginx"]),
         (http(502, HTML, content_type="text/html"), "PROVIDER_ERROR", ["502", "Welcome to nginx"]),
         (http(403, HTML, content_type="text/html"), "AUTHENTICATION", ["403"]),
@@ -156,7 +148,6 @@ async def test_a_server_that_closes_at_once_is_named() -> None:
         b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: minus\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000,
-        b"HTTP/9.9 200 OK\r\n\r\n",
         b"\n" * 100,
         b"HTTP/1.1 200 OK\r\ncontent-ty",
     ],
@@ -181,7 +172,7 @@ def chunk(data: bytes) -> bytes:
     [
         (sse(HELLO), "PARTIAL_STREAM", "Hel"),
         (sse(HELLO, b'data: {"choices": [{"delta": {"con'), "PARTIAL_STREAM", "Hel"),
-        (sse(HELLO, delta(content="lo").encode()[:-2]), "PARTIAL_STREAM", "Hello"),  # whole but for its blank line
+        (sse(HELLO, delta(content="lo").encode()[:-2]), "PARTIAL_STREAM", "Hel"),  # whole but for its blank line
         (sse(HELLO, "data: {broken}\n\n"), "PARTIAL_STREAM", "Hel"),
         (sse(b'data: {"choices": [{"delta": {"con'), "PROVIDER_DISCONNECT", ""),
         (sse(b"data: \xff\xfe\n\n"), "PROVIDER_ERROR", ""),
@@ -205,7 +196,10 @@ async def test_half_an_answer_is_an_error_that_keeps_its_text(answer: bytes, cod
 @pytest.mark.parametrize("body", [b"this is no gzip", gzip.compress(sse(HELLO))[:30], b""], ids=["garbage", "torn", "empty"])
 async def test_a_body_that_cannot_be_decompressed_is_an_error(body: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
-    error, _ = await against(head + body)
+    try:
+        error, _ = await against(head + body)
+    finally:
+        gc.collect()  # what a client has left half-way shows itself here and not in another test
     assert error.code in ("PROVIDER_ERROR", "PROVIDER_DISCONNECT", "PARTIAL_STREAM")
 
 

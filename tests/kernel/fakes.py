@@ -221,14 +221,6 @@ async def play(agent: Agent, input: str | Iterable[Message] = "go", **options: A
     return watched
 
 
-async def until(watched: Watched, wanted: str) -> None:
-    """Wait until the run has told an event that begins so.  With a reader of its own, from now on."""
-    async for event in watched.run.events():
-        if tell(event).startswith(wanted):
-            return
-    raise AssertionError(f"the run told no {wanted!r}")
-
-
 def refold(log: Sequence[Fact]) -> State:
     """The state that the written form of a log adds up to."""
     state = State()
@@ -359,8 +351,13 @@ class Gauge:
 
 
 def hooked(**hooks: Callable[..., Any]) -> Middleware:
-    methods = {name: (lambda hook: lambda self, *args: hook(*args))(hook) for name, hook in hooks.items()}
-    return type("Hooked", (Middleware,), methods)()  # type: ignore[no-any-return]
+    """A middleware that has these hooks, given without ``self``."""
+
+    def method(hook: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, *args: hook(*args)
+
+    made: Middleware = type("Hooked", (Middleware,), {name: method(hook) for name, hook in hooks.items()})()
+    return made
 
 
 def raising(error: BaseException) -> Callable[..., Any]:

@@ -312,7 +312,6 @@ async def test_a_finished_result_is_kept_whatever_comes_after_it(autojump_clock:
         async def after_tool_result(self, ctx: HookContext, result: Any) -> None:
             await trio.sleep(10)
 
-    model = ScriptedModel(calls(call("work", id="a", seconds=1), call("work", id="b", seconds=20)))
     for at in (5, 15):
         model = ScriptedModel(calls(call("work", id="a", seconds=1), call("work", id="b", seconds=30)))
         watched = await cut(Agent(model, tools=[Gauge().tool()], middleware=[SlowAfter()]), 0, at)

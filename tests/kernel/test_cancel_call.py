@@ -147,7 +147,7 @@ async def test_a_listener_may_cut_a_call_that_starts(autojump_clock: MockClock) 
 
     model = ScriptedModel(calls(call("work", id="a", seconds=9), call("work", id="b", seconds=1)), say("Done."))
     with trio.fail_after(100):
-        async with Watched(Agent(model, tools=[Gauge().tool()], listeners=[])) as watched:
+        async with Watched(Agent(model, tools=[Gauge().tool()])) as watched:
             watched.run.subscribe(listener)
             await watched.run.wait()
     assert watched.statuses == {"a": "interrupted", "b": "ok"}

@@ -244,26 +244,25 @@ async def test_an_error_of_the_store_is_the_result_as_it_is(autojump_clock: Mock
 
 @LOOKS
 async def test_a_commit_that_hangs_is_left_at_the_settle_deadline(autojump_clock: MockClock, looks: str) -> None:
-    store = FakeStore(hang_at=1)
-    gauge = Gauge()
+    gauge, recorder = Gauge(), Recorder()
+    agent = an_agent(FakeStore(hang_at=1), gauge, settle_timeout=4)
+    run = agent.run("go", session="s")
     with trio.fail_after(1000):
         with trio.move_on_after(10) as scope:
-            async with an_agent(store, gauge, settle_timeout=4).run("go", session="s") as run:
-                recorder = Recorder()
-                if looks == "a reader":
-                    reader = run.events()
-                elif looks == "a listener":
+            async with run:
+                readers = [run.events()] if looks == "a reader" else []
+                if looks == "a listener":
                     run.subscribe(recorder)
                 await run.wait()
+        for reader in readers:
+            recorder.events = [event async for event in reader]
     assert scope.cancelled_caught
     assert trio.current_time() == 14
     assert isinstance(run.result.error, StoreFailed)
     assert run.result.stop_reason == "error"
     assert gauge.begun == []
-    if looks == "a reader":
-        recorder.events = [event async for event in reader]
     if looks != "nobody":
-        assert recorder.tale[-1].startswith("agent_end")
+        assert recorder.tale[-1] == "agent_end error"
         assert "diagnostic STORE_FAILED" in recorder.tale
 
 

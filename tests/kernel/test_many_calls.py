@@ -36,8 +36,7 @@ async def test_eight_hundred_calls_never_run_more_than_ten_at_once(autojump_cloc
     assert [result.call_id for result in results(watched)] == [f"c{n}" for n in range(800)]
 
 
-@pytest.mark.parametrize("how", ["cancel", "abort"])
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize(("how", "held"), [("cancel", True), ("cancel", False), ("abort", True)])
 async def test_calls_that_never_wait_are_stopped_by_a_cut_too(autojump_clock: MockClock, how: str, held: bool) -> None:
     begun = 0
     scope = trio.CancelScope()
@@ -56,8 +55,6 @@ async def test_calls_that_never_wait_are_stopped_by_a_cut_too(autojump_clock: Mo
         return "busy"
 
     agent = Agent(ScriptedModel(calls(*[call(busy) for _ in range(1_000)])), tools=[busy])
-    if how == "abort" and not held:
-        return  # nobody holds a run that is sent
     with trio.fail_after(1000), scope:
         if held:
             async with agent.run("go") as run:

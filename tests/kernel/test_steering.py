@@ -337,7 +337,7 @@ async def _steered(plan: list[tuple[float, str, bool]], mode: str, abort_at: flo
     model = ScriptedModel(
         *[calls(call("work", seconds=1), call("work", seconds=3)), say("Hm.", delay=1)] * 2, say("Yes.", delay=1)
     )
-    accepted = []
+    accepted: list[str] = []
 
     async def say_it(number: int, at: float, verb: str, interrupt: bool) -> None:
         await trio.sleep(at)

@@ -153,7 +153,7 @@ def test_every_plan_is_carried_out(plan: list[Planned], cap: int, durable: bool)
     assert [result.call_id for result in results(watched)] == ids
     assert {result.status for result in results(watched)} <= {"ok"}
     ends = watched.all(ToolExecutionEnd)
-    assert [end.result.call_id for end in ends] == sorted(gauge.returned, key=gauge.returned.index)
+    assert [end.result.call_id for end in ends] == gauge.returned
     spans = times(watched)
     for (i, first), (j, second) in itertools.combinations(enumerate(plan), 2):
         if first.exclusive or second.exclusive or set(first.lanes) & set(second.lanes):
@@ -336,7 +336,8 @@ async def test_an_unknown_end_is_an_error_that_names_it(autojump_clock: MockCloc
 async def test_turns_are_counted_and_may_run_out(autojump_clock: MockClock) -> None:
     model = ScriptedModel(calls(call("work")), repeat_last=True)
     agent = Agent(model, tools=[Gauge().tool()], max_turns=3)
-    for options, turns in (({}, 3), ({"max_turns": 5}, 5), ({"max_turns": 1}, 1)):
+    cases: list[tuple[dict[str, Any], int]] = [({}, 3), ({"max_turns": 5}, 5), ({"max_turns": 1}, 1)]
+    for options, turns in cases:
         watched = await play(agent, **options)
         assert watched.reason == ("tool_use", "max_turns")
         assert watched.result.turns == turns

@@ -53,8 +53,9 @@ def living_tasks(*, but: Collection[trio.Nursery] = ()) -> set[trio.lowlevel.Tas
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what happens on the other side of a socket or a thread: no event of ours tells it."""
-    while not condition():
-        await trio.lowlevel.checkpoint()
+    with trio.fail_after(30):
+        while not condition():
+            await trio.lowlevel.checkpoint()
 
 
 class Bench:

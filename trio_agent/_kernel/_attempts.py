@@ -31,6 +31,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "_first",
         "_grain",
         "_idle",
         "_journal",
@@ -50,11 +51,12 @@ class Attempt:
         self._journal = journal
         self._shows = shows and journal is not None
         self._now = trio.lowlevel.current_clock().current_time if journal is None else journal.now
+        self._first = retry.first_event
         self._idle = retry.idle
         # Moving a deadline costs more than a chunk does: it is moved when a hundredth of the limit has passed.
         self._grain = retry.idle / 100
         self._last = -math.inf
-        self._limits = trio.CancelScope(deadline=self._now() + retry.first_event)
+        self._limits = trio.CancelScope(deadline=self._now() + self._first)
 
     async def stream(self, call: CallModel, request: ModelRequest) -> Answer:
         """Call the model and return its whole answer.  A checkpoint if the provider is one.
@@ -67,7 +69,7 @@ class Attempt:
             await call(request, self.receive)
         if self._limits.cancelled_caught:
             if self._last == -math.inf:
-                raise ProviderError("no event came in time for the first one", code="STALLED")
+                raise ProviderError(f"no event came within {self._first:g} s, the limit for the first", code="STALLED")
             raise ProviderError(f"no event came for {self._idle:g} s in mid-stream", code="STALLED")
         return self.assembler.finish()
 

@@ -138,7 +138,7 @@ class Chain:
         for hook in self.rewrite:
             try:
                 changed = tuple(await hook(self.context, messages))
-                if not changed or not all(isinstance(message, Message) for message in changed):
+                if not changed or not all(isinstance(cast(object, message), Message) for message in changed):
                     raise TypeError("expected one or more messages")
                 messages = changed
             except Exception as error:
@@ -189,8 +189,8 @@ def _tool_layer(
     call_next: CallTool,
 ) -> CallTool:
     async def layer(call: PreparedCall) -> ToolResult:
-        result: object = await hook(context, call, call_next)
-        if not isinstance(result, ToolResult):
+        result = await hook(context, call, call_next)
+        if not isinstance(cast(object, result), ToolResult):
             raise hook_failed(hook, TypeError(f"expected a ToolResult, got {type(result).__name__}"))
         return result
 

@@ -61,12 +61,16 @@ class Loop:
                 await journal.flush()
                 flushed = True
         finally:
-            if not flushed:
-                with trio.CancelScope(shield=True, deadline=self._settle_deadline()):
-                    if not self._finished:
-                        await self._settle()
-                    await journal.flush()
-            journal.close()
+            try:
+                if not flushed:
+                    with trio.CancelScope(shield=True, deadline=self._settle_deadline()):
+                        try:
+                            if not self._finished:
+                                await self._settle()
+                        finally:
+                            await journal.flush()
+            finally:
+                journal.close()
 
     async def _until_finish(self) -> None:
         try:
@@ -169,17 +173,18 @@ class Loop:
         elif self._journal.state.abort is not None and not control.left and control.scope.cancelled_caught:
             turn_reason = reason = "aborted"
         self._close_turn(turn_reason, failure)
-        if self._chain.after_agent and not self._after_agent_ran:
-            # A scope of its own: if the deadline cuts the hook, the run's end is posted all the same.
-            with trio.CancelScope(shield=True, deadline=self._settle_deadline()):
-                try:
+        try:
+            if self._chain.after_agent and not self._after_agent_ran:
+                # A scope of its own: if the deadline cuts the hook, the run's end is posted all the same.
+                with trio.CancelScope(shield=True, deadline=self._settle_deadline()):
                     await self._after_agent()
-                except AgentError as error:
-                    self._fail(error)
-        if control.cause is not None and reason != "error":  # after the turn was closed for another reason
-            reason = "error"
-            self._close_turn("error", Failure.of(control.cause))
-        self._finish(reason)
+        except AgentError as error:
+            self._fail(error)
+        finally:  # also if the hook was interrupted
+            if control.cause is not None and reason != "error":  # after the turn was closed for another reason
+                reason = "error"
+                self._close_turn("error", Failure.of(control.cause))
+            self._finish(reason)
 
     async def _after_agent(self) -> None:
         self._after_agent_ran = True

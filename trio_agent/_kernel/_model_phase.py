@@ -179,6 +179,7 @@ class ModelPhase:
             self._keep_cut(attempt, number)
             return None
         if isinstance(error, ProviderError):
+            error.provider = error.provider or self._config.model.name  # ours of a stalled or torn stream name none
             delay = retry_delay(error, number, self._config.retry)
             if delay is not None:
                 journal.post(ModelCallFailed(number, Failure.of(error), attempt.assembler.usage))

@@ -154,9 +154,11 @@ class Run:
             swallowed = await manager.__aexit__(kind, error, traceback)
         except BaseException as raised:
             found = leaves(raised)
-            if error is not None and any(each is error for each in found):
+            # The body's own may be a group; the nursery has taken it apart, but its leaves are the same objects.
+            own = [] if error is None else leaves(error)
+            if error is not None and all(any(each is leaf for each in found) for leaf in own):
                 for each in found:
-                    if each is not error and not isinstance(each, trio.Cancelled):
+                    if not isinstance(each, trio.Cancelled) and all(each is not leaf for leaf in own):
                         error.add_note(f"while leaving the run: {describe(each)}")
                 return False
             raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None

@@ -98,7 +98,7 @@ class ToolPhase:
         if count == 1:
             self._alone = True
             try:
-                await self._work()
+                await self._run_alone(next(self._queue))
             finally:
                 self._alone = False
         elif count:
@@ -111,6 +111,16 @@ class ToolPhase:
         while ready:
             index, prepared = ready.popleft()
             yield CallContext(self, index, prepared, f"{prefix}{index}")
+
+    async def _run_alone(self, call: CallContext) -> None:
+        """A single call, in the loop's own task: nothing to pull, and what it says is posted at once."""
+        if not self._may_run(call):
+            return
+        if not self.control.reachable:
+            await self._run_call(call, None)
+            return
+        with trio.CancelScope() as scope:
+            await self._run_call(call, scope)
 
     async def _execute_many(self, width: int) -> None:
         self._done = 0

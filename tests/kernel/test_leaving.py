@@ -1,0 +1,304 @@
+"""The block: how it is left, what leaves it, and that nothing of the run stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.kernel.fakes import Gauge, Watched, play
+from trio_agent import Agent, HookContext, Message, Middleware, RunCancelled, RunResult
+from trio_agent.testing import ScriptedModel, call, calls, say
+
+
+def an_agent(**options: Any) -> Agent:
+    model = ScriptedModel(
+        calls(call("work", id="a", seconds=2), call("work", id="b", seconds=9), text="Let me see."), say("Done.")
+    )
+    return Agent(model, tools=[Gauge().tool()], **options)
+
+
+async def go_on(result: RunResult) -> None:
+    """The history of a run that was left is one that a model can be sent."""
+    model = ScriptedModel(say("Going on."))
+    again = await play(Agent(model), [*result.messages, Message("user", "go on")])
+    assert again.result.text == "Going on."
+
+
+async def test_breaking_out_of_the_loop_and_the_block(autojump_clock: MockClock) -> None:
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            async for event in watched.run:
+                if event.kind == "tool_execution_end":
+                    break
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
+    assert watched.took == 2
+    assert watched.statuses == {"a": "ok", "b": "interrupted"}
+    assert watched.reason == ("cancelled", "cancelled")
+    assert isinstance(watched.result.error, RunCancelled)
+    await go_on(watched.result)
+
+
+async def test_leaving_at_once(autojump_clock: MockClock) -> None:
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            pass
+    assert watched.result.stop_reason == "cancelled"
+    assert watched.result.turns <= 1
+    await go_on(watched.result)
+
+
+async def test_returning_from_within_the_loop(autojump_clock: MockClock) -> None:
+    async def first_text(agent: Agent) -> str:
+        async with agent.run("go") as run:
+            async for event in run:
+                if event.kind == "text_delta":
+                    return event.text  # type: ignore[union-attr]  # a TextDelta, by its kind
+        raise AssertionError
+
+    with trio.fail_after(100):
+        assert await first_text(an_agent()) == "Let me see."
+
+
+async def test_leaving_after_the_end_cuts_nothing(autojump_clock: MockClock) -> None:
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            result = await watched.run.wait()
+    assert watched.result is result
+    assert watched.reason == ("stop", "stop")
+
+
+GROUP = ExceptionGroup("two", [ValueError("a"), ExceptionGroup("inner", [KeyError("b")])])
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("mine"), GROUP, ExceptionGroup("one", [ValueError("x")]), KeyboardInterrupt(), SystemExit(3)]
+)
+@pytest.mark.parametrize("ended", [False, True])
+async def test_an_exception_of_the_body_leaves_as_that_very_object(
+    autojump_clock: MockClock, error: BaseException, ended: bool
+) -> None:
+    watched = Watched(an_agent())
+    caught: BaseException | None = None
+    with trio.fail_after(100):
+        try:
+            async with watched:
+                if ended:
+                    await watched.run.wait()
+                else:
+                    await trio.sleep(1)
+                raise error
+        except BaseException as raised:  # noqa: ASYNC103  # nothing is cancelled here, and the object is what counts
+            caught = raised
+    assert caught is error
+    assert watched.reason == (("stop", "stop") if ended else ("cancelled", "cancelled"))
+    await go_on(watched.result)
+
+
+async def test_an_exception_of_the_body_leaves_also_if_the_run_failed_meanwhile(autojump_clock: MockClock) -> None:
+    error = ValueError("mine")
+
+    class Interrupted(Middleware):
+        async def after_agent(self, ctx: HookContext) -> None:
+            raise SystemExit(3)
+
+    watched = Watched(an_agent(middleware=[Interrupted()]))
+
+    async def leave() -> None:
+        async with watched:
+            await trio.sleep(1)
+            raise error
+
+    with trio.fail_after(100), pytest.raises(ValueError, match="mine") as caught:
+        await leave()
+    assert caught.value is error
+    assert any("SystemExit" in note for note in error.__notes__)
+
+
+async def test_an_outer_cancellation_goes_on_after_settlement(autojump_clock: MockClock) -> None:
+    for place in ("wait", "iterate", "body"):
+        watched = Watched(an_agent())
+        passed = False
+        with trio.fail_after(100), trio.move_on_after(3) as scope:
+            async with watched:
+                if place == "wait":
+                    await watched.run.wait()
+                elif place == "iterate":
+                    async for _ in watched.run:
+                        pass
+                else:
+                    await trio.sleep_forever()
+            passed = True
+        assert scope.cancelled_caught
+        assert not passed
+        assert watched.took == 3
+        assert watched.statuses == {"a": "ok", "b": "interrupted"}
+        assert watched.reason == ("cancelled", "cancelled")
+        await go_on(watched.result)
+
+
+async def test_a_sent_run_that_is_cancelled_is_settled_first(autojump_clock: MockClock) -> None:
+    settled: list[float] = []
+
+    class Last(Middleware):
+        async def after_agent(self, ctx: HookContext) -> None:
+            await trio.sleep(2)
+            settled.append(trio.current_time())
+
+    with trio.fail_after(100), trio.move_on_after(3) as scope:
+        await an_agent(middleware=[Last()]).send("go")
+    assert scope.cancelled_caught
+    assert settled == [5] == [trio.current_time()]
+
+
+async def test_a_deadline_inside_the_body_is_the_bodys(autojump_clock: MockClock) -> None:
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            with trio.move_on_after(1) as scope:
+                await watched.run.wait()
+            assert scope.cancelled_caught
+            await watched.run.wait()
+    assert watched.reason == ("stop", "stop")
+
+
+async def test_inside_a_nursery_that_fails(autojump_clock: MockClock) -> None:
+    watched = Watched(an_agent())
+
+    async def fails() -> None:
+        await trio.sleep(3)
+        raise ValueError("a neighbour")
+
+    async def runs() -> None:
+        async with watched:
+            await watched.run.wait()
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fails)
+            nursery.start_soon(runs)
+
+    with trio.fail_after(100), pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="a neighbour")):
+        await both()
+    assert watched.took == 3
+    assert watched.reason == ("cancelled", "cancelled")
+    await go_on(watched.result)
+
+
+async def test_a_nursery_of_the_body_may_fail(autojump_clock: MockClock) -> None:
+    watched = Watched(an_agent())
+
+    async def fails() -> None:
+        raise ValueError("a child")
+
+    async def both() -> None:
+        async with watched:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fails)
+                await watched.run.wait()
+
+    with trio.fail_after(100), pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="a child")):
+        await both()
+    assert watched.result.stop_reason == "cancelled"
+
+
+async def test_runs_may_stand_inside_one_another(autojump_clock: MockClock) -> None:
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as outer, Watched(an_agent()) as inner:
+            await inner.run.wait()
+            await outer.run.wait()
+    assert outer.reason == inner.reason == ("stop", "stop")
+    assert outer.took == inner.took == 9
+
+
+async def test_settlement_takes_no_longer_than_its_time(autojump_clock: MockClock) -> None:
+    class Hangs(Middleware):
+        async def after_agent(self, ctx: HookContext) -> None:
+            await trio.sleep_forever()
+
+    with trio.fail_after(100):
+        async with Watched(an_agent(middleware=[Hangs()], settle_timeout=7)) as watched:
+            await trio.sleep(1)
+    assert watched.took == 8
+    assert watched.reason == ("cancelled", "cancelled")
+
+
+# --------------------------------------------------------------------------------------- what a run is for
+
+
+async def test_a_run_is_entered_once(autojump_clock: MockClock) -> None:
+    run = an_agent().run("go")
+    with trio.fail_after(100):
+        async with run:
+            with pytest.raises(RuntimeError, match="once"):
+                await run.__aenter__()
+        with pytest.raises(RuntimeError, match="once"):
+            async with run:
+                raise AssertionError("the block must not be entered")
+
+
+async def test_verbs_need_a_run_that_has_begun(autojump_clock: MockClock) -> None:
+    run = an_agent().run("go")
+    for verb in (run.steer, run.follow_up):
+        with pytest.raises(RuntimeError, match="async with"):
+            await verb("hello?")
+    with pytest.raises(RuntimeError, match="async with"):
+        await run.wait()
+    for sync in (run.abort, run.events, lambda: run.cancel_call("a"), lambda: run.subscribe(_ignore)):
+        with pytest.raises(RuntimeError, match="async with"):
+            sync()
+    with pytest.raises(RuntimeError, match="async with"):
+        await run.__anext__()
+    with pytest.raises(RuntimeError, match="not done"):
+        _ = run.result
+
+
+async def _ignore(event: object) -> None:
+    pass
+
+
+async def test_the_result_is_there_when_the_run_is_done(autojump_clock: MockClock) -> None:
+    with trio.fail_after(100):
+        async with an_agent().run("go") as run:
+            with pytest.raises(RuntimeError, match="not done"):
+                _ = run.result
+            await run.wait()
+            result = run.result
+    assert run.result is result
+    assert result.messages[0] == Message("user", "go")
+
+
+async def test_many_tasks_may_wait(autojump_clock: MockClock) -> None:
+    results: list[RunResult] = []
+
+    async def wait() -> None:
+        results.append(await watched.run.wait())
+
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(wait)
+            assert await watched.run.wait() is watched.run.result
+    assert results == [watched.result] * 3
+
+
+async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:
+    async def leave(how: str) -> None:
+        async with an_agent(listeners=[_ignore]).run("go") as run:
+            await trio.sleep(1)
+            if how == "raise":
+                raise ValueError(how)
+            if how == "abort":
+                run.abort(100)
+                await run.wait()
+
+    for how in ("leave", "raise", "abort"):
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        with trio.fail_after(1000), contextlib.suppress(ValueError):
+            await leave(how)
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
