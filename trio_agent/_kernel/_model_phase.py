@@ -250,7 +250,9 @@ class ModelPhase:
         number = 0
         while True:
             if self._journal.state.abort is not None:
-                raise ProviderError("no model is called any more: the run was aborted", code="CANCELLED", retryable=False)
+                raise ProviderError(
+                    "no model is called any more: the run was aborted", code="CANCELLED", retryable=False
+                )
             number += 1
             attempt = Attempt("", None, self._config.retry)
             try:

@@ -18,13 +18,14 @@ import attrs
 import outcome
 import trio
 
-from .._errors import FatalToolError, StoreFailed, describe, failure_in, leaf, leaves
+from .._errors import FatalToolError, StoreFailed, leaves
 from .._events import ToolExecutionUpdate
 from .._facts import Custom, ToolExecutionEnd, ToolExecutionStart
 from .._messages import NEVER_STARTED, ToolCall, ToolResult
 from .._ports import Dispatcher, PreparedCall
 from ._chain import Chain, RunContext
 from ._control import Control
+from ._guard import Guard, error_result
 from ._journal import Journal
 from ._lanes import Lanes, needs_lanes
 from ._prepare import Preparation, after_result
@@ -59,9 +60,8 @@ class ToolPhase:
         self.limiter = trio.CapacityLimiter(max_parallel)
         self._width = max_parallel
         self._chain = chain
-        self._dispatcher = dispatcher
         self._preparation = Preparation(dispatcher, chain, control, journal)
-        self._wrapped = chain.around_tool(self._innermost) if chain.wrap_tool_call else None
+        self._guard = Guard(dispatcher, chain)
         self._send, self._receive = trio.open_memory_channel[Said](math.inf)
         context.after(self.drain)
         self._queue: Iterator[CallContext] = iter(())
@@ -246,7 +246,7 @@ class ToolPhase:
             self.say(ToolExecutionStart(call_id, call.index, name, effect, call.idempotency_key, terminal))
             if effect == "once" and self.journal.durable and not await self._accepted(call):
                 return
-            got = await self._guarded(call)
+            got = await self._guard.run(call)
             result = got if isinstance(got, ToolResult) else self._failed(call, got)
             if self._chain.after_tool_result:
                 call.held = result
@@ -303,49 +303,12 @@ class ToolPhase:
         if self._lanes is not None:
             self._lanes.ended(call)
 
-    # --- the guard -----------------------------------------------------------------------------------
-
-    async def _guarded(self, call: CallContext) -> ToolResult | outcome.Error:
-        """What the tool and its wrappers came to.  A cancellation is no outcome, and goes on."""
-        call.invoked = True
-        try:
-            if self._wrapped is not None:
-                return await self._wrapped(call.prepared)
-            if call.prepared.timeout is not None:
-                return await self._invoke(call, call.prepared)
-            call.held = result = await self._dispatcher.dispatch(call.prepared, call)
-            return result
-        except Exception as error:
-            return outcome.Error(leaf(error))
-        except BaseExceptionGroup as group:
-            failures = group.subgroup(Exception)
-            if failures is not None:
-                call.held = _error_result(call, leaf(failures))
-            return outcome.Error(failure_in(group))
-
-    async def _innermost(self, prepared: PreparedCall) -> ToolResult:
-        """What the wrappers are around.  They hand on the call, perhaps with another input."""
-        return await self._invoke(self._running[prepared.call.id], prepared)
-
-    async def _invoke(self, call: CallContext, prepared: PreparedCall) -> ToolResult:
-        """Dispatch, under the tool's own timeout if it has one."""
-        if prepared.timeout is None:
-            call.held = result = await self._dispatcher.dispatch(prepared, call)
-            return result
-        with trio.move_on_after(prepared.timeout) as call.timed:
-            call.held = await self._dispatcher.dispatch(prepared, call)
-        timed_out = call.timed.cancelled_caught
-        call.timed = None
-        if timed_out or call.held is None:
-            call.held = ToolResult.of(call.call_id, "timed_out", f"Its limit is {prepared.timeout:g} s.")
-        return call.held
-
     def _failed(self, call: CallContext, got: outcome.Error) -> ToolResult:
         """The result of a call that raised; one that raised a FatalToolError ends the run."""
         fatal = next((each for each in leaves(got.error) if isinstance(each, FatalToolError)), None)
         if fatal is not None:
             self.control.fail(fatal)
-        return _error_result(call, got.error)
+        return error_result(call, got.error)
 
     # --- cut from outside ----------------------------------------------------------------------------
 
@@ -402,7 +365,3 @@ def _cut(call: CallContext) -> None:
     assert call.scope is not None  # whoever can ask for this makes the run reachable
     call.cut = True
     call.scope.cancel()
-
-
-def _error_result(call: CallContext, error: BaseException) -> ToolResult:
-    return ToolResult.of(call.call_id, "error", describe(error))
