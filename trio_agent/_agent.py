@@ -66,6 +66,8 @@ class Agent:
 
     def __attrs_post_init__(self) -> None:
         self._check()
+        for name in ("tools", "middleware", "listeners"):  # the caller's list may change, the blueprint does not
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         dispatcher = self.dispatcher if self.dispatcher is not None else LocalDispatcher(self.tools)
         known = {spec.name for spec in dispatcher.specs}
         self._check_tool_choice(self.tool_choice, known)
@@ -197,7 +199,8 @@ class Agent:
 
 
 def _expect(name: str, value: object, kind: Any) -> None:  # Any: a class or a protocol
-    if not isinstance(value, kind):
+    # A class has its objects' attributes, and would pass for a protocol.
+    if not isinstance(value, kind) or (isinstance(value, type) and kind is not Callable):
         raise ConfigError(f"{name}: expected a {kind.__name__}, got {_kind(value)}")
 
 
@@ -213,7 +216,7 @@ def _is_seconds(value: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    return value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _whole(name: str, value: object, least: int) -> None:

@@ -319,14 +319,15 @@ async def test_a_finished_result_is_kept_whatever_comes_after_it(autojump_clock:
         assert watched.took == at
 
 
-async def test_what_a_tool_shields_is_waited_for_and_somebody_is_told(autojump_clock: MockClock) -> None:
-    @tool
-    async def stubborn() -> str:
-        """Cannot be stopped."""
-        with trio.CancelScope(shield=True):
-            await trio.sleep(20)
-        return "done all the same"
+@tool
+async def stubborn() -> str:
+    """Cannot be stopped."""
+    with trio.CancelScope(shield=True):
+        await trio.sleep(20)
+    return "done all the same"
 
+
+async def test_what_a_tool_shields_is_waited_for_and_somebody_is_told(autojump_clock: MockClock) -> None:
     model = ScriptedModel(calls(call(stubborn, id="a"), call(stubborn, id="b")))
     watched = await cut(Agent(model, tools=[stubborn], settle_timeout=5), 0)
     assert watched.took == 20
@@ -335,6 +336,16 @@ async def test_what_a_tool_shields_is_waited_for_and_somebody_is_told(autojump_c
     said = [event for event in watched.events if event.kind == "diagnostic"]
     assert {event.time - watched.began for event in said} == {7}
     assert watched.reason == ("tool_use", "aborted")
+
+
+async def test_leaving_after_an_abort_tells_of_it_without_the_grace(autojump_clock: MockClock) -> None:
+    with trio.fail_after(1000):
+        async with Watched(Agent(ScriptedModel(calls(call(stubborn))), tools=[stubborn], settle_timeout=5)) as watched:
+            await trio.sleep(1)
+            watched.run.abort(50)
+    assert watched.diagnostics() == ["CALL_WILL_NOT_STOP"]
+    assert {event.time - watched.began for event in watched.events if event.kind == "diagnostic"} == {6}
+    assert watched.took == 20
 
 
 async def test_a_tool_may_abort_its_own_run(autojump_clock: MockClock) -> None:

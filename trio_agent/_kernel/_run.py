@@ -82,6 +82,7 @@ class Run:
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
         self._done: trio.Event | None = None
+        self._watching: trio.CancelScope | None = None
         self._over = False
         self._finishing = False
         self._reader: Subscription | None = None
@@ -318,20 +319,26 @@ class Run:
         return self._journal
 
     def _watch_settlement(self) -> None:
-        """Have it said, after the settle time, which calls will not stop."""
-        if self._nursery is not None and not self._over:
-            self._nursery.start_soon(self._watch)
+        """Have it said once, after the settle time, which calls will not stop."""
+        if self._nursery is None or self._over:
+            return
+        abort = self._journal.state.abort
+        grace = 0.0 if abort is None or self._control.left else abort.grace
+        deadline = trio.current_time() + grace + self._config.settle_timeout
+        if self._watching is None:
+            self._watching = trio.CancelScope(shield=True, deadline=deadline)
+            self._nursery.start_soon(self._watch, self._watching)
+        else:
+            self._watching.deadline = min(self._watching.deadline, deadline)
 
-    async def _watch(self) -> None:
+    async def _watch(self, scope: trio.CancelScope) -> None:
         # What a tool shields, nothing can stop: the block waits for it, and somebody should know why.
         done = self._done
         if done is None:
             done = self._done = trio.Event()
         if self._over:
             return
-        abort = self._journal.state.abort
-        grace = 0.0 if abort is None or self._control.left else abort.grace
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + grace + self._config.settle_timeout) as scope:
+        with scope:
             await done.wait()
         if scope.cancelled_caught and self._control.tools is not None:
             for call in self._control.tools.still_running():
