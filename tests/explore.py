@@ -50,7 +50,7 @@ class ScriptedTools:
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
         if call.name not in self.tools:
             return ToolResult.of(call.id, "unknown_tool")
-        return PreparedCall(call, call.input, **self.options.get(call.name, {}))
+        return PreparedCall(call, **self.options.get(call.name, {}))
 
     async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
         effects, call_id = self.effects, prepared.call.id
@@ -87,9 +87,7 @@ class World:
 
     async def play(self) -> None:
         """The scenario: a run, read by a second reader that sees all."""
-        config = KernelConfig(
-            self.model, self.tools, NativeCodec(), self.next_id, store=self.store, **self.options
-        )
+        config = KernelConfig(self.model, self.tools, NativeCodec(), self.next_id, store=self.store, **self.options)
         tasks = trio.lowlevel.current_statistics().tasks_living
         with trio.fail_after(10_000), self.scope:
             run = Run(config, (Message("user", "go"),), "s" if self.store is not None else None)
@@ -169,7 +167,8 @@ def check(world: World, log: Sequence[Fact]) -> None:
     for fact in log:
         written = write_fact(fact)
         again = read_fact(written)
-        assert again == fact and write_fact(again) == written
+        assert again == fact
+        assert write_fact(again) == written
         fold(state, again)
     assert state.run_id is None
     results = {f.result.call_id: f.result for f in log if isinstance(f, ToolExecutionEnd)}

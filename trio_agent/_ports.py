@@ -155,7 +155,6 @@ class PreparedCall:
     """A call that was looked up, parsed and validated.  Only a dispatcher makes one."""
 
     call: ToolCall
-    input: Mapping[str, Any]  # Any: the validated JSON, as hooks see it
     effect: Effect = "once"
     lanes: tuple[str, ...] = ()
     """It runs when it is the first, in input order, of each of these."""
@@ -166,6 +165,11 @@ class PreparedCall:
     terminal: bool = False
     """If it ends ok, the run stops after this turn."""
     payload: Any = None  # Any: the dispatcher's own; nobody else looks at it
+
+    @property
+    def input(self) -> dict[str, Any]:  # Any: the validated JSON
+        """A fresh copy of the arguments: a hook that changes it changes nothing.  ``Replace`` is the way."""
+        return self.call.input
 
 
 class ToolContext(Protocol):

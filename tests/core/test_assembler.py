@@ -400,5 +400,3 @@ def test_an_answer_has_a_largest_number_of_chunks(monkeypatch: pytest.MonkeyPatc
     kept = assembler.cut()
     assert kept is not None
     assert kept.text == "x"
-
-

@@ -301,9 +301,7 @@ PHASES: dict[str, Phase] = {
     "thread that does not": Phase([call(thread, id="1")], [thread], wanted=1, settle_timeout=0.1),
     "shielding": Phase([calls(call(shielding, id="1"), call(hang, id="2"))], [shielding, hang], wanted=2),
     "busy tool": Phase([call(busy, id="1")], [busy], wanted=1),
-    "busy tool beside another": Phase(
-        [calls(call(hang, id="1"), call(busy, id="2"))], [hang, busy], wanted=2
-    ),
+    "busy tool beside another": Phase([calls(call(hang, id="1"), call(busy, id="2"))], [hang, busy], wanted=2),
     "before the second turn": Phase([call(ok, id="1")], [ok], middleware=[Waits("before_model")]),
     "after the first turn": Phase([call(ok, id="1")], [ok], middleware=[Waits("should_stop_after_turn")]),
     "at the end": Phase(["All done."], middleware=[Waits("after_agent")]),
@@ -324,7 +322,7 @@ PHASES: dict[str, Phase] = {
 
 async def interrupted(phase: Phase, model: ModelProvider) -> tuple[dict[str, Any], RunResult]:
     """Run into the phase, and tell what was caught, what was left running, and what the log says."""
-    middleware = phase.middleware if phase.middleware else [Again()]
+    middleware = phase.middleware or [Again()]
     agent = Agent(
         model,
         tools=phase.tools,

@@ -182,7 +182,14 @@ def test_an_option_that_does_not_exist_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("attempts", 0), ("base", -1), ("cap", float("nan")), ("idle", None), ("first_event", "1"), ("max_retry_after", -0.1)],
+    [
+        ("attempts", 0),
+        ("base", -1),
+        ("cap", float("nan")),
+        ("idle", None),
+        ("first_event", "1"),
+        ("max_retry_after", -0.1),
+    ],
 )
 def test_a_bad_retry_is_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"Retry.{option}"):
@@ -190,7 +197,17 @@ def test_a_bad_retry_is_refused_by_name(option: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8000", "ftp://host/v1", "http://", "http://host:99999/v1", "http://host:port/v1", "//host", "http://[::1"]
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://host/v1",
+        "http://",
+        "http://host:99999/v1",
+        "http://host:port/v1",
+        "//host",
+        "http://[::1",
+    ],
 )
 def test_a_base_url_that_is_none_is_refused_by_name(url: str) -> None:
     for make in (
@@ -256,7 +273,16 @@ async def test_a_bad_grace_is_refused_and_aborts_nothing(autojump_clock: MockClo
 
 @pytest.mark.parametrize(
     "message",
-    ["", " \n", Message("user", ()), Message("user", (Text(""), Text(" "))), Message("user", (ToolCall("1", "x"),)), Message("assistant", "no"), Message("tool", (ToolResult("1"),))], ids=repr
+    [
+        "",
+        " \n",
+        Message("user", ()),
+        Message("user", (Text(""), Text(" "))),
+        Message("user", (ToolCall("1", "x"),)),
+        Message("assistant", "no"),
+        Message("tool", (ToolResult("1"),)),
+    ],
+    ids=repr,
 )
 async def test_a_steer_that_says_nothing_is_refused(autojump_clock: MockClock, message: Any) -> None:
     bench = Bench()

@@ -193,7 +193,9 @@ async def test_half_an_answer_is_an_error_that_keeps_its_text(answer: bytes, cod
     assert message.finish_reason == "error"
 
 
-@pytest.mark.parametrize("body", [b"this is no gzip", gzip.compress(sse(HELLO))[:30], b""], ids=["garbage", "torn", "empty"])
+@pytest.mark.parametrize(
+    "body", [b"this is no gzip", gzip.compress(sse(HELLO))[:30], b""], ids=["garbage", "torn", "empty"]
+)
 async def test_a_body_that_cannot_be_decompressed_is_an_error(body: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
     try:

@@ -84,7 +84,9 @@ class RawServer:
         self.connections += 1
         try:
             async with stream:
-                head, _, body = (await self._until(stream, b"", lambda data: b"\r\n\r\n" in data)).partition(b"\r\n\r\n")
+                head, _, body = (await self._until(stream, b"", lambda data: b"\r\n\r\n" in data)).partition(
+                    b"\r\n\r\n"
+                )
                 lines = [line.partition(b":") for line in head.lower().split(b"\r\n")]
                 length = next((int(value) for name, _, value in lines if name == b"content-length"), 0)
                 body = await self._until(stream, body, lambda data: len(data) >= length)
@@ -133,7 +135,9 @@ class BytesClient:
     requests: list[bytes] = attrs.field(factory=list)
     open: int = 0
 
-    def stream(self, method: str, url: str, *, content: bytes, **options: Any) -> AbstractAsyncContextManager[HTTPResponse]:
+    def stream(
+        self, method: str, url: str, *, content: bytes, **options: Any
+    ) -> AbstractAsyncContextManager[HTTPResponse]:
         return self._stream(content)
 
     @asynccontextmanager

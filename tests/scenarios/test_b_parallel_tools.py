@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from trio_agent import (
     tool,
 )
 from trio_agent.testing import Answer, ScriptedModel, call, calls
+
 
 def batch(*wanted: tuple[str, dict[str, Any]]) -> Answer:
     """One answer with calls whose ids are 1, 2, 3, ..."""
@@ -127,7 +127,9 @@ def is_end_of_4(fact: Fact) -> bool:
     ],
     ids=["a tool", "a wrapper", "a listener", "the store"],
 )
-async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(autojump_clock: MockClock, options: dict[str, Any], code: str) -> None:
+async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(
+    autojump_clock: MockClock, options: dict[str, Any], code: str
+) -> None:
     """B10: a hook raises in mid-batch with two tools asleep; live tasks are counted after the run."""
     bench = Bench()
     last, *_ = options["tools"]
@@ -137,7 +139,9 @@ async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(autojump_clock
         await trio.sleep(1)
         return "early"
 
-    model = ScriptedModel(batch(("early", {}), ("hang", {}), ("hang", {}), (last.name, {"seconds": 2} if last.name == "ok" else {})))
+    model = ScriptedModel(
+        batch(("early", {}), ("hang", {}), ("hang", {}), (last.name, {"seconds": 2} if last.name == "ok" else {}))
+    )
     scene = Scene(Agent(model, **{**options, "tools": [early, bench.hang, last]}))
     result = await scene.play()  # counts the tasks
     assert bench.running == 0
@@ -197,7 +201,9 @@ async def test_eight_hundred_calls_keep_to_the_limit(autojump_clock: MockClock, 
 
 @pytest.mark.parametrize("limit", [1, 10])
 @pytest.mark.parametrize("how", ["abort", "abort with grace", "outer cancel", "leave"])
-async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_start(autojump_clock: MockClock, limit: int, how: str) -> None:
+async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_start(
+    autojump_clock: MockClock, limit: int, how: str
+) -> None:
     """B12: waiting calls cancel cleanly and never start."""
     bench = Bench()
     model = ScriptedModel(batch(*[("ok", {"seconds": 1})] * 800))
@@ -306,7 +312,9 @@ async def test_ends_come_as_they_happen_and_messages_in_the_order_of_the_calls(a
 
 
 @pytest.mark.parametrize("seconds", list(itertools.permutations([0, 1, 2])))
-async def test_whatever_finishes_first_the_history_keeps_the_order_of_the_calls(autojump_clock: MockClock, seconds: tuple[int, ...]) -> None:
+async def test_whatever_finishes_first_the_history_keeps_the_order_of_the_calls(
+    autojump_clock: MockClock, seconds: tuple[int, ...]
+) -> None:
     """B14: or simply quicker."""
     model = ScriptedModel(batch(*(("ok", {"seconds": n}) for n in seconds)), "done")
     scene = Scene(Agent(model, tools=[Bench().ok]))
@@ -352,7 +360,9 @@ async def test_without_a_lane_one_of_two_edits_is_lost(autojump_clock: MockClock
     [{"lane": "files"}, {"lane": lambda arguments: arguments["paths"]}, {"exclusive": True}],
     ids=["one lane", "a lane a file", "exclusive"],
 )
-async def test_edits_of_one_file_run_one_after_another_in_call_order(autojump_clock: MockClock, option: dict[str, Any]) -> None:
+async def test_edits_of_one_file_run_one_after_another_in_call_order(
+    autojump_clock: MockClock, option: dict[str, Any]
+) -> None:
     """B16: same key runs one after another in call order."""
     files = Files()
     scene = Scene(Agent(edits(*((["a"], str(n)) for n in range(5))), tools=[tool(**option)(files.edit)]))
@@ -390,7 +400,10 @@ async def test_a_call_that_waits_for_its_lane_holds_no_slot(autojump_clock: Mock
     """B16: while it waits it holds neither worker nor token."""
     files, bench = Files(), Bench()
     by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
-    edit: Callable[[str], tuple[str, dict[str, Any]]] = lambda text: ("edit", {"paths": ["a"], "text": text})
+
+    def edit(text: str) -> tuple[str, dict[str, Any]]:
+        return "edit", {"paths": ["a"], "text": text}
+
     model = ScriptedModel(batch(edit("1"), edit("2"), edit("3"), ("ok", {"seconds": 1})), "done")
     scene = Scene(Agent(model, tools=[by_path, bench.ok], max_parallel_tools=2))
     await scene.play()
@@ -419,7 +432,9 @@ async def test_a_lane_goes_on_when_a_call_in_it_fails_or_is_cut(autojump_clock: 
     }
 
 
-async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends(autojump_clock: MockClock) -> None:
+async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends(
+    autojump_clock: MockClock,
+) -> None:
     """B13: a synchronous tool, which nothing can stop."""
     import threading
 

@@ -49,7 +49,9 @@ def ids_told(scene: Scene) -> list[list[str]]:
     """The ids of the calls of each answer, as everyone was told them: all have to agree."""
     in_messages = [[c.id for c in end.message.calls] for end in scene.of(MessageEnd) if end.message.calls]
     assert [c.id for c in (use.call for use in scene.of(ToolUse))] == [i for ids in in_messages for i in ids]
-    assert sorted(start.call_id for start in scene.of(ToolExecutionStart)) == sorted(i for ids in in_messages for i in ids)
+    assert sorted(start.call_id for start in scene.of(ToolExecutionStart)) == sorted(
+        i for ids in in_messages for i in ids
+    )
     assert scene.answered == in_messages
     return in_messages
 
@@ -112,7 +114,9 @@ async def test_an_id_that_an_earlier_turn_used_is_not_used_again(autojump_clock:
     assert last == everything
 
 
-@given(st.lists(st.lists(st.sampled_from(["", " ", "x", "y", "x_1_1", "call_1_0", "call_2_0"]), max_size=4), max_size=3))
+@given(
+    st.lists(st.lists(st.sampled_from(["", " ", "x", "y", "x_1_1", "call_1_0", "call_2_0"]), max_size=4), max_size=3)
+)
 def test_whatever_the_ids_each_call_runs_once(turns: list[list[str]]) -> None:
     """B18, for all ids."""
     import trio

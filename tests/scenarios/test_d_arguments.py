@@ -17,9 +17,7 @@ from trio_agent import (
     Finish,
     MessageEnd,
     ModelRequest,
-    OutputError,
     Tool,
-    ToolExecutionEnd,
     TurnEnd,
     tool,
 )
@@ -135,7 +133,9 @@ async def test_broken_arguments_never_become_an_empty_object(autojump_clock: Moc
     assert arguments_told(model.requests[1]) != [{}]
 
 
-@pytest.mark.parametrize("raw", ["{" * 50, "x" * 100_000, '{"path": "' + "é" * 100_000, '{"a": 1}{"b": 2}', "[1, 2", "{,}"])
+@pytest.mark.parametrize(
+    "raw", ["{" * 50, "x" * 100_000, '{"path": "' + "é" * 100_000, '{"a": 1}{"b": 2}', "[1, 2", "{,}"]
+)
 async def test_the_preview_of_broken_arguments_is_bounded(autojump_clock: MockClock, raw: str) -> None:
     """B23: error result with a bounded preview of the raw text."""
     book, scene, _ = await played(calls(call("probe", raw=raw, id="1")), "done")
@@ -244,7 +244,9 @@ async def test_arguments_ten_thousand_levels_deep_are_a_result_that_names_the_li
     """B26: depth 10 000."""
     opening, closing, inner = shape
     raw = opening * 10_000 + inner + (closing * 10_000 if closed else "")
-    book, scene, _ = await played(calls(call("anything", {"fine": 1}, id="1"), call("anything", raw=raw, id="2")), "done")
+    book, scene, _ = await played(
+        calls(call("anything", {"fine": 1}, id="1"), call("anything", raw=raw, id="2")), "done"
+    )
     assert book.got == [{"fine": 1}]
     assert scene.statuses == {"1": "ok", "2": "invalid"}
     assert "nested too deeply: more than 64 levels" in scene.result.messages[-2].results[1].text
@@ -259,11 +261,17 @@ async def test_arguments_as_deep_as_allowed_run(autojump_clock: MockClock) -> No
     assert len(book.got) == 1
 
 
-@given(st.one_of(st.text(), st.text('{}[]":,0123456789\\ unltrefas', max_size=40), st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-).map(json.dumps)))
+@given(
+    st.one_of(
+        st.text(),
+        st.text('{}[]":,0123456789\\ unltrefas', max_size=40),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            max_leaves=6,
+        ).map(json.dumps),
+    )
+)
 def test_whatever_the_arguments_the_call_gets_one_result_and_the_run_goes_on(raw: str) -> None:
     """B26, for all texts."""
     import trio

@@ -85,7 +85,9 @@ async def test_an_attempt_of_which_nothing_was_shown_is_tried_again_silently(aut
     assert len(scene.of(ModelCallFailed)) == 1  # the log tells of it all the same
 
 
-@pytest.mark.parametrize("turns", [(fail(500, after=say("Here is")),), (fail(401, after=say("Here is")),)], ids=["last", "final"])
+@pytest.mark.parametrize(
+    "turns", [(fail(500, after=say("Here is")),), (fail(401, after=say("Here is")),)], ids=["last", "final"]
+)
 async def test_when_no_attempt_is_left_the_partial_text_is_kept_with_the_error(
     autojump_clock: MockClock, turns: Sequence[Item]
 ) -> None:
@@ -179,29 +181,69 @@ def openai_error(kind: str, code: str | None = None, message: str = "No.") -> st
 
 ERRORS: list[tuple[str, int, str, str, bool]] = [
     # what it is, status, body, our code, whether it is tried again
-    ("quota", 429, openai_error("insufficient_quota", "insufficient_quota", "You exceeded your current quota"), "QUOTA_EXCEEDED", False),
+    (
+        "quota",
+        429,
+        openai_error("insufficient_quota", "insufficient_quota", "You exceeded your current quota"),
+        "QUOTA_EXCEEDED",
+        False,
+    ),
     ("rate", 429, openai_error("rate_limit_error", "rate_limit_exceeded", "Rate limit reached"), "RATE_LIMIT", True),
     ("rate, no body", 429, "", "RATE_LIMIT", True),
     ("paid up", 402, openai_error("billing", None, "Payment required"), "QUOTA_EXCEEDED", False),
     ("bad request", 400, openai_error("invalid_request_error", None, "Unknown parameter"), "INVALID_REQUEST", False),
-    ("overflow", 400, openai_error("invalid_request_error", "context_length_exceeded", "This model's maximum context length is 8192 tokens"), "CONTEXT_OVERFLOW", False),
-    ("key", 401, openai_error("invalid_request_error", "invalid_api_key", "Incorrect API key"), "AUTHENTICATION", False),
+    (
+        "overflow",
+        400,
+        openai_error(
+            "invalid_request_error", "context_length_exceeded", "This model's maximum context length is 8192 tokens"
+        ),
+        "CONTEXT_OVERFLOW",
+        False,
+    ),
+    (
+        "key",
+        401,
+        openai_error("invalid_request_error", "invalid_api_key", "Incorrect API key"),
+        "AUTHENTICATION",
+        False,
+    ),
     ("forbidden", 403, openai_error("permission_error", None, "Not yours"), "AUTHENTICATION", False),
-    ("unknown model", 404, openai_error("invalid_request_error", "model_not_found", "No such model"), "INVALID_REQUEST", False),
+    (
+        "unknown model",
+        404,
+        openai_error("invalid_request_error", "model_not_found", "No such model"),
+        "INVALID_REQUEST",
+        False,
+    ),
     ("timeout", 408, "", "TIMEOUT", True),
     ("conflict", 409, openai_error("server_error", None, "Lock"), "PROVIDER_ERROR", True),
-    ("too many bytes", 413, openai_error("request_too_large", None, "Request exceeds the maximum size"), "INVALID_REQUEST", False),
+    (
+        "too many bytes",
+        413,
+        openai_error("request_too_large", None, "Request exceeds the maximum size"),
+        "INVALID_REQUEST",
+        False,
+    ),
     ("unprocessable", 422, '{"detail": "no"}', "INVALID_REQUEST", False),
     ("server", 500, openai_error("server_error", None, "Something broke"), "PROVIDER_ERROR", True),
     ("bad gateway", 502, "<html>Bad gateway</html>", "PROVIDER_ERROR", True),
     ("unavailable", 503, openai_error("overloaded_error", None, "Overloaded"), "OVERLOADED", True),
     ("gateway timeout", 504, "", "TIMEOUT", True),
-    ("overloaded", 529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', "OVERLOADED", True),
+    (
+        "overloaded",
+        529,
+        '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+        "OVERLOADED",
+        True,
+    ),
     ("redirect", 307, "", "INVALID_REQUEST", False),
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "code", "again"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+@pytest.mark.parametrize(
+    ("status", "body", "code", "again"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS]
+)
 async def test_each_error_has_a_stable_code_and_only_what_waiting_cures_is_tried_again(
     status: int, body: str, code: str, again: bool
 ) -> None:
@@ -317,7 +359,9 @@ def cuts(bench: Bench) -> dict[str, Answer]:
     }
 
 
-@pytest.mark.parametrize("where", ["after text", "in the middle of arguments", "after the head of a call", "after a full call"])
+@pytest.mark.parametrize(
+    "where", ["after text", "in the middle of arguments", "after the head of a call", "after a full call"]
+)
 @pytest.mark.parametrize("wire", [False, True], ids=["model", "wire"])
 async def test_a_stream_that_simply_ends_is_no_answer(where: str, wire: bool) -> None:
     """B46: CUT after text; CUT in the middle of arguments; CUT after a full call but before the stop."""
@@ -338,7 +382,9 @@ async def test_a_stream_that_simply_ends_is_no_answer(where: str, wire: bool) ->
     assert (scene.result.stop_reason, scene.result.text) == ("stop", "done")
 
 
-@pytest.mark.parametrize("where", ["after text", "in the middle of arguments", "after the head of a call", "after a full call"])
+@pytest.mark.parametrize(
+    "where", ["after text", "in the middle of arguments", "after the head of a call", "after a full call"]
+)
 @pytest.mark.parametrize("wire", [False, True], ids=["model", "wire"])
 async def test_a_stream_that_ends_early_at_the_last_attempt_is_an_error_with_its_text(where: str, wire: bool) -> None:
     """B46: partial-stream error with a stable code; no call runs."""
@@ -463,7 +509,9 @@ async def test_endless_pings_are_silence(autojump_clock: MockClock, ping: bytes,
 
 async def test_an_answer_between_pings_lives(autojump_clock: MockClock) -> None:
     """B47: the other side: pings do no harm."""
-    events = [event.encode() for event in (delta(role="assistant", content=""), delta(content="Here "), delta(content="is"))]
+    events = [
+        event.encode() for event in (delta(role="assistant", content=""), delta(content="Here "), delta(content="is"))
+    ]
     pieces = [piece for event in events for piece in (100.0, b": ping\n\n", 100.0, b": ping\n\n", event)][1:]
     client = BytesClient([[*pieces, delta("stop").encode(), b"data: [DONE]\n\n"]])
     scene = Scene(Agent(chat(client), retry=Retry(attempts=1, first_event=120, idle=300)))
@@ -486,7 +534,23 @@ async def test_endless_pings_over_a_real_connection_are_silence() -> None:
 
 # ------------------------------------------------------------------------------------------ B48
 
-BREAKS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x1f", "\x00", "\u200b", "\ufeff", "\r\n", "\r", "\n"]
+BREAKS = [
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x1f",
+    "\x00",
+    "\u200b",
+    "\ufeff",
+    "\r\n",
+    "\r",
+    "\n",
+]
 
 
 @pytest.mark.parametrize("split", [None, 1])
@@ -500,7 +564,10 @@ async def test_characters_that_python_splits_lines_at_stay_inside_the_text(mark:
 
     said = f"a{mark}b{mark}{mark}c"
     script = ScriptedModel(say(said) + call(echo, text=said, id="1"), said)
-    async with ModelServer(script, split=split) as server, OpenAI("m", base_url=server.base_url, api_key="k") as provider:
+    async with (
+        ModelServer(script, split=split) as server,
+        OpenAI("m", base_url=server.base_url, api_key="k") as provider,
+    ):
         scene = Scene(Agent(provider, tools=[echo]))
         result = await scene.play(hang=REAL)
         server.verify()

@@ -227,7 +227,7 @@ def test_a_tool_by_hand_has_lanes_of_its_input() -> None:
 def test_a_lane_that_fails_is_the_calls_error(lane: Any) -> None:
     found = laned(lane)
     assert isinstance(found, ToolResult)
-    assert found.status == "error"
+    assert found.status == "invalid"
     assert "the function that gives its lane failed" in found.text
 
 

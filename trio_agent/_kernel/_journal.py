@@ -261,6 +261,7 @@ class Journal:
 
     # --- the writer's task ---------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt in the store's code would leave nobody to write the end
     async def _write(self) -> None:
         with trio.CancelScope(shield=True, deadline=self._deadline) as self._shield:
             while self._queue or not self._closing:

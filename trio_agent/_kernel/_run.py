@@ -152,7 +152,7 @@ class Run:
             self._journal.settle_by(self._control.settle_deadline())
             self._watch_settlement()
         try:
-            swallowed = await manager.__aexit__(kind, error, traceback)
+            swallowed = await manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  # a nursery waits, always
         except BaseException as raised:
             found = leaves(raised)
             # The body's own may be a group; the nursery has taken it apart, but its leaves are the same objects.
@@ -161,8 +161,8 @@ class Run:
                 for each in found:
                     if not isinstance(each, trio.Cancelled) and all(each is not leaf for leaf in own):
                         error.add_note(f"while leaving the run: {describe(each)}")
-                return False
-            raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None
+                return False  # noqa: ASYNC104  # Python raises the body's own again
+            raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None  # noqa: ASYNC104
         return bool(swallowed)
 
     # --- reading -------------------------------------------------------------------------------------

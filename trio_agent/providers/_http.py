@@ -330,7 +330,9 @@ def _make_clients() -> Callable[[], ClosableClient]:
         # No limit: whoever waits for a free connection would seem to wait for the model.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=MEMBER_LOAD)
         # A proxy of the environment is for the world outside; it does not reach this machine's own servers.
-        direct = dict.fromkeys(("all://127.0.0.1", "all://localhost", "all://[::1]"))
+        direct: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(
+            ("all://127.0.0.1", "all://localhost", "all://[::1]")
+        )
         return httpx.AsyncClient(
             verify=context[0], limits=limits, mounts=direct, event_hooks={"request": [Body.replace]}
         )

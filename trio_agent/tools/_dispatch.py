@@ -75,8 +75,7 @@ class LocalDispatcher:
         if tool is None:
             return self._unknown_tool(call)
         try:
-            value = _parse(call.arguments)
-            arguments = tool.read(value)
+            arguments = tool.read(_parse(call.arguments))
         except InvalidArguments as error:
             return ToolResult.of(call.id, "invalid", _bounded(str(error)))
         lanes: tuple[str, ...] = ()
@@ -85,10 +84,8 @@ class LocalDispatcher:
                 lanes = tool.lanes_of(arguments)
             except Exception as error:  # the lane function is the user's
                 text = f"It was not run: the function that gives its lane failed. {describe(error)}"
-                return ToolResult.of(call.id, "error", _bounded(text))
-        return PreparedCall(
-            call, value, tool.effect, lanes, tool.exclusive, tool.timeout, tool.terminal, (tool, arguments)
-        )
+                return ToolResult.of(call.id, "invalid", _bounded(text))
+        return PreparedCall(call, tool.effect, lanes, tool.exclusive, tool.timeout, tool.terminal, (tool, arguments))
 
     async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
         """Run the call and convert what it returns.

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
+from .._errors import ConfigError
 from ._check import compile_check
 from ._docstring import first_paragraph
 from ._leaves import FORMATS, LEAVES, leaf_text
@@ -110,11 +111,14 @@ def schema_of(annotation: Annotation) -> Schema:
     """The schema of one annotation, with its ``$defs``.
 
     Raises:
-      Unusable: it has none.
+      ConfigError: it has none.
     """
     builder = SchemaBuilder()
-    schema = builder.build(annotation)
-    return builder.finish(schema)
+    try:
+        schema = builder.build(annotation)
+        return builder.finish(schema)
+    except Unusable as error:
+        raise ConfigError(str(error)) from error
 
 
 class SchemaBuilder:
