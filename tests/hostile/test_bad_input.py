@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -210,10 +211,11 @@ def test_a_bad_retry_is_refused_by_name(option: str, value: Any) -> None:
     ],
 )
 def test_a_base_url_that_is_none_is_refused_by_name(url: str) -> None:
-    for make in (
+    makers: list[Callable[[], HTTPProvider]] = [
         lambda: OpenAI("m", base_url=url, api_key="k"),
         lambda: HTTPProvider(OpenAIChatWire(), model="m", base_url=url),
-    ):
+    ]
+    for make in makers:
         with pytest.raises(ConfigError, match="base_url"):
             make()
 

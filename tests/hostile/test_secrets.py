@@ -224,11 +224,12 @@ async def test_a_key_is_not_shown_when_nobody_is_there() -> None:
     "secret", ["sk-with\nline-feed-123", "sk-with-\x00-null", "sk-ключ-1234567", "sk-with-\x7f-del-123"]
 )
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(secret: str) -> None:
-    for make in (
+    makers: list[Callable[[], HTTPProvider]] = [
         lambda: OpenAI("m", base_url="http://127.0.0.1/v1", api_key=secret),
         lambda: OpenAI("m", base_url="http://127.0.0.1/v1", headers={"X-Api-Key": secret}),
         lambda: from_name("groq:m", api_key=secret),
-    ):
+    ]
+    for make in makers:
         with pytest.raises(ConfigError) as caught:
             make()
         told = "".join(traceback.format_exception(caught.value, limit=0)) + repr(caught.value)

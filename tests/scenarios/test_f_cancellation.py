@@ -6,7 +6,7 @@ import ast
 import gc
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -236,7 +236,7 @@ class Stubborn(Middleware):
         self.hook = hook
         self.swallowed = 0
 
-    async def _stay(self) -> None:
+    async def stay(self) -> None:
         for _ in range(30):
             try:
                 await trio.sleep(1_000)
@@ -248,20 +248,20 @@ def _stubborn(name: str) -> Any:
     if name == "wrap_model_call":
 
         async def wrap_model(self: Stubborn, ctx: Any, request: Any, emit: Any, call_next: Any) -> None:
-            await self._stay()
+            await self.stay()
             await call_next(request, emit)
 
         return wrap_model
     if name == "wrap_tool_call":
 
         async def wrap_tool(self: Stubborn, ctx: Any, call: Any, call_next: Any) -> Any:
-            await self._stay()
+            await self.stay()
             return await call_next(call)
 
         return wrap_tool
 
     async def hook(self: Stubborn, ctx: Any, *args: Any) -> Any:
-        await self._stay()
+        await self.stay()
         return args[0] if name in ("transform_context", "convert_to_llm") else None
 
     return hook
@@ -345,7 +345,7 @@ class CountingClient:
         return self._stream(method, url, **options)
 
     @asynccontextmanager
-    async def _stream(self, method: str, url: str, **options: Any) -> AsyncIterator[HTTPResponse]:
+    async def _stream(self, method: str, url: str, **options: Any) -> AsyncGenerator[HTTPResponse]:
         self.open += 1
         try:
             async with self._client.stream(method, url, **options) as answer:

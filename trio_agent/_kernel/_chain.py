@@ -104,6 +104,9 @@ class Chain:
             base = getattr(Middleware, name)
             return tuple(getattr(m, name) for m in middleware if getattr(type(m), name) is not base)
 
+        if not middleware:
+            return cls(context, (), (), (), (), (), (), (), (), (), journal.diagnose)
+
         return cls(
             context,
             overridden("before_agent"),

@@ -75,7 +75,8 @@ class Run:
         self._config = config
         self._messages = messages
         self._borrowed = session is not None
-        self._session_id = session if session is not None else config.ids()
+        self._run_id = config.ids()
+        self._session_id = self._run_id if session is None else session  # a session for one run has its name
         self._control = Control(config.settle_timeout)
         self._journal = Journal(self._session_id, config.store, self._control.fail)
         self._control.attach(self._journal)
@@ -87,7 +88,6 @@ class Run:
         self._finishing = False
         self._reader: Subscription | None = None
         self._result: RunResult | None = None
-        self._run_id = ""
 
     # --- the block -----------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Run:
         self._nursery_manager = manager = trio.open_nursery()
         journal, config = self._journal, self._config
         await journal.open()
-        self._run_id = run_id = config.ids()
+        run_id = self._run_id
         context = RunContext(journal, self._session_id, run_id)
         chain = Chain.compose(config.middleware, context, journal)
         models = ModelPhase(config, chain, self._control, journal)
@@ -358,7 +358,7 @@ class Run:
         elif stop_reason in ("aborted", "cancelled"):
             error = RunCancelled(f"the run was {stop_reason}")
         answers = [message for message in messages if message.role == "assistant"]
-        waiting = () if self._borrowed else state.snapshot().queued
+        waiting = () if self._borrowed or not state.queue else state.snapshot().queued
         return RunResult(
             messages, answers[-1].text if answers else "", state.usage, stop_reason, error, state.turns, waiting
         )

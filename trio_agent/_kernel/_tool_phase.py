@@ -62,7 +62,8 @@ class ToolPhase:
         self._chain = chain
         self._preparation = Preparation(dispatcher, chain, control, journal)
         self._guard = Guard(dispatcher, chain)
-        self._send, self._receive = trio.open_memory_channel[Said](math.inf)
+        self._send: trio.MemorySendChannel[Said] | None = None
+        self._receive: trio.MemoryReceiveChannel[Said] | None = None
         context.after(self.drain)
         self._queue: Iterator[CallContext] = iter(())
         self._lanes: Lanes | None = None
@@ -124,6 +125,8 @@ class ToolPhase:
 
     async def _execute_many(self, width: int) -> None:
         self._done = 0
+        if self._send is None:
+            self._send, self._receive = trio.open_memory_channel[Said](math.inf)
         try:
             async with trio.open_nursery() as nursery:
                 for _ in range(width):
@@ -142,6 +145,8 @@ class ToolPhase:
         there before the task runs, and draining past that item would turn the order around.
         """
         self._rounds += 1
+        if self._receive is None:
+            return
         with contextlib.suppress(trio.WouldBlock):
             while True:
                 self._post(self._receive.receive_nowait())
@@ -170,6 +175,7 @@ class ToolPhase:
             self._tell(said)
 
     def _tell(self, said: Said) -> None:
+        assert self._send is not None
         self._send.send_nowait(said)
         if self._wake is not None:
             self._wake.set()
