@@ -71,7 +71,7 @@ async def line() -> None:
 class Store:
     """A log in memory whose commits take a step each."""
 
-    facts: list[Fact] = attrs.field(factory=list)
+    facts: list[Fact] = attrs.field(factory=list[Fact])
     slow_at: str | None = None
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
@@ -112,13 +112,14 @@ class BusyAgain(Middleware):
 
 RUNNING: list[str] = []
 RELEASE = threading.Event()
-WANTED = 0
+wanted = 0
+"""How many calls are expected."""
 
 
 def begin(name: str) -> None:
     """A call begins; the last of those that are expected says that all have."""
     RUNNING.append(name)
-    if len(RUNNING) == WANTED:
+    if len(RUNNING) == wanted:
         QUIET.append("ready+" if "shielding" in RUNNING else "ready")
 
 
@@ -386,5 +387,5 @@ async def main(phase: Phase) -> None:
 
 
 if __name__ == "__main__":
-    WANTED = PHASES[sys.argv[1]].wanted
+    wanted = PHASES[sys.argv[1]].wanted
     trio.run(main, PHASES[sys.argv[1]])

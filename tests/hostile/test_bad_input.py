@@ -40,7 +40,7 @@ SHORT = 2_000
 # ------------------------------------------------------------------------------------------ no model
 
 
-@pytest.mark.parametrize("model", [None, "openai:gpt-4o-mini", 3, object(), ScriptedModel, {}, lambda request: "hello"])
+@pytest.mark.parametrize("model", [None, "openai:gpt-4o-mini", 3, object(), ScriptedModel, {}, len])
 def test_what_is_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
     with pytest.raises(ConfigError, match="model") as caught:
         Agent(model)
@@ -126,7 +126,11 @@ def unwritable(path: object, value: complex) -> str:
     return ""
 
 
-@pytest.mark.parametrize("function", [unannotated, starred, positional, unwritable], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [unannotated, starred, positional, unwritable],
+    ids=["unannotated", "starred", "positional", "unwritable"],
+)
 def test_a_function_that_can_be_no_tool_is_refused_by_name(function: Any) -> None:
     with pytest.raises(ConfigError, match=f"'{function.__name__}'") as caught:
         tool(function)

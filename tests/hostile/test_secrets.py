@@ -6,9 +6,9 @@ import io
 import json
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx  # noqa: ASYNC127  the older of the two clients that are supported
 import httpx2
@@ -33,7 +33,7 @@ SECRETS = {
 
 
 @contextmanager
-def logged() -> Iterator[io.StringIO]:
+def logged() -> Generator[io.StringIO]:
     """All that is logged: by us down to the last detail, by others from INFO on.
 
     At DEBUG the clients write down a server's headers as they came, which nobody but they can prevent.
@@ -63,7 +63,8 @@ def errors_in(error: BaseException | None) -> Iterator[BaseException]:
             seen.add(id(found))
             yield found
             todo += [found.__cause__, None if found.__suppress_context__ else found.__context__]
-            todo += found.exceptions if isinstance(found, BaseExceptionGroup) else ()
+            if isinstance(found, BaseExceptionGroup):
+                todo += cast("BaseExceptionGroup[BaseException]", found).exceptions
 
 
 def shown(scene: Scene) -> str:

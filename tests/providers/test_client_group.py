@@ -19,7 +19,7 @@ class Answer:
     status_code = 200
     headers: Mapping[str, str] = {}
 
-    def aiter_bytes(self) -> Any:
+    def aiter_raw(self) -> Any:
         raise NotImplementedError
 
 

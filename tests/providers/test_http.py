@@ -439,7 +439,7 @@ class Torn:
     async def stream(self, method: str, url: str, **options: Any) -> AsyncIterator[HTTPResponse]:
         yield self
 
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
         await trio.lowlevel.checkpoint()
         yield self.said
         raise self.error

@@ -38,7 +38,7 @@ class Answer:
     status_code = 200
     headers: Mapping[str, str] = {"content-type": "application/json"}
 
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
         await trio.lowlevel.checkpoint()
         yield b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
 

@@ -6,7 +6,7 @@ Knows nothing of models; what is said may be as wrong as it likes.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -118,7 +118,7 @@ class _Response:
     headers: Mapping[str, str]
     pieces: Callable[[], AsyncIterator[bytes]]
 
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
+    def aiter_raw(self) -> AsyncIterator[bytes]:
         return self.pieces()
 
 
@@ -132,7 +132,7 @@ class BytesClient:
     answers: Sequence[Iterable[bytes | float]]
     headers: Mapping[str, str] = attrs.field(factory=lambda: {"content-type": "text/event-stream"})
     status: int = 200
-    requests: list[bytes] = attrs.field(factory=list)
+    requests: list[bytes] = attrs.field(factory=list[bytes])
     open: int = 0
 
     def stream(
@@ -141,7 +141,7 @@ class BytesClient:
         return self._stream(content)
 
     @asynccontextmanager
-    async def _stream(self, content: bytes) -> AsyncIterator[HTTPResponse]:
+    async def _stream(self, content: bytes) -> AsyncGenerator[HTTPResponse]:
         self.requests.append(content)
         answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
         self.open += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import TypeVar
 
 import attrs
@@ -21,6 +21,7 @@ from trio_agent import (
     Run,
     RunResult,
     SessionConflict,
+    Subscription,
     ToolContext,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -68,7 +69,7 @@ class Bench:
         self._running = 0
 
     @contextlib.contextmanager
-    def book(self, call_id: str) -> Iterator[None]:
+    def book(self, call_id: str) -> Generator[None]:
         """Around the work of one call."""
         self.begun.append(call_id)
         self._running += 1
@@ -113,7 +114,7 @@ def _never(fact: Fact) -> bool:
 class MemoryStore:
     """A log in memory; its disk is full when it shall hold a fact that ``fails_on`` is true of."""
 
-    facts: list[Fact] = attrs.field(factory=list)
+    facts: list[Fact] = attrs.field(factory=list[Fact])
     fails_on: Callable[[Fact], bool] = _never
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
@@ -153,6 +154,7 @@ class Scene:
         tasks = living_tasks(but=foreign)
         with trio.fail_after(hang):
             self.run = run = self.agent.run(input)
+            reader: Subscription | None = None
             try:
                 async with run:
                     reader = run.events()
@@ -160,9 +162,10 @@ class Scene:
             finally:
                 with trio.CancelScope(shield=True):
                     assert living_tasks(but=foreign) <= tasks, "a task outlived its run"
-                    self.events = [event async for event in reader]
-                    self._check()
-                    await self._prompt_again()
+                    if reader is not None:  # the run has begun
+                        self.events = [event async for event in reader]
+                        self._check()
+                        await self._prompt_again()
         return self.result
 
     @property

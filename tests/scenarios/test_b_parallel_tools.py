@@ -142,7 +142,8 @@ async def test_when_a_batch_fails_for_real_nothing_of_it_lives_on(
     model = ScriptedModel(
         batch(("early", {}), ("hang", {}), ("hang", {}), (last.name, {"seconds": 2} if last.name == "ok" else {}))
     )
-    scene = Scene(Agent(model, **{**options, "tools": [early, bench.hang, last]}))
+    options = {**options, "tools": [early, bench.hang, last]}
+    scene = Scene(Agent(model, **options))
     result = await scene.play()  # counts the tasks
     assert bench.running == 0
     assert sorted(bench.begun) == ["2", "3"]
@@ -343,6 +344,11 @@ class Files:
         return "edited"
 
 
+def paths_of(arguments: Any) -> list[str]:
+    paths: list[str] = arguments["paths"]
+    return paths
+
+
 def edits(*wanted: tuple[list[str], str]) -> ScriptedModel:
     return ScriptedModel(batch(*(("edit", {"paths": paths, "text": text}) for paths, text in wanted)), "done")
 
@@ -357,7 +363,7 @@ async def test_without_a_lane_one_of_two_edits_is_lost(autojump_clock: MockClock
 
 @pytest.mark.parametrize(
     "option",
-    [{"lane": "files"}, {"lane": lambda arguments: arguments["paths"]}, {"exclusive": True}],
+    [{"lane": "files"}, {"lane": paths_of}, {"exclusive": True}],
     ids=["one lane", "a lane a file", "exclusive"],
 )
 async def test_edits_of_one_file_run_one_after_another_in_call_order(
@@ -376,7 +382,7 @@ async def test_edits_of_one_file_run_one_after_another_in_call_order(
 async def test_edits_of_different_files_stay_parallel(autojump_clock: MockClock) -> None:
     """B16: other keys stay parallel."""
     files = Files()
-    by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
+    by_path = tool(lane=paths_of)(files.edit)
     scene = Scene(Agent(edits((["a"], "1"), (["a"], "2"), (["b"], "3"), (["b"], "4")), tools=[by_path]))
     began = trio.current_time()
     await scene.play()
@@ -388,7 +394,7 @@ async def test_edits_of_different_files_stay_parallel(autojump_clock: MockClock)
 async def test_two_keys_taken_in_opposite_order_do_not_deadlock(autojump_clock: MockClock, limit: int) -> None:
     """B16."""
     files = Files()
-    by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
+    by_path = tool(lane=paths_of)(files.edit)
     wanted = [(["a", "b"], "1"), (["b", "a"], "2"), (["b"], "3"), (["a", "b"], "4")]
     scene = Scene(Agent(edits(*wanted), tools=[by_path], max_parallel_tools=limit))
     await scene.play()
@@ -399,7 +405,7 @@ async def test_two_keys_taken_in_opposite_order_do_not_deadlock(autojump_clock: 
 async def test_a_call_that_waits_for_its_lane_holds_no_slot(autojump_clock: MockClock) -> None:
     """B16: while it waits it holds neither worker nor token."""
     files, bench = Files(), Bench()
-    by_path = tool(lane=lambda arguments: arguments["paths"])(files.edit)
+    by_path = tool(lane=paths_of)(files.edit)
 
     def edit(text: str) -> tuple[str, dict[str, Any]]:
         return "edit", {"paths": ["a"], "text": text}

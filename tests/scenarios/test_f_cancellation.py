@@ -188,6 +188,7 @@ async def test_two_tasks_may_not_read_with_one_iterator(autojump_clock: MockCloc
             got.append(event)
 
     async def body(run: Run) -> None:
+        aiter(run)  # before the first await, so that it begins with the first event
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read, run)
             await trio.sleep(1)

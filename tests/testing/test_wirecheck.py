@@ -83,7 +83,6 @@ def test_a_result_may_be_a_picture() -> None:
             "messages[1]: the call id 'a' is used twice",
         ),
         ([USER, Message("assistant", (ToolCall(" ", "x"),)), results(" ")], "messages[1]: a call has a blank id"),
-        ([USER, Message("assistant", (ToolCall("a", ""),)), results("a")], "messages[1]: call 'a' names no tool"),
         ([Message("user", ())], "messages[0]: a message must not be empty"),
         ([Message("user", " \n")], "messages[0].content[0]: a text must not be blank"),
         ([USER, Message("assistant", (Text(""), ToolCall("a", "x"))), results("a")], "messages[1].content[0]: a text"),

@@ -37,8 +37,8 @@ class HTTPResponse(Protocol):
         """The headers, found whatever their case."""
         ...
 
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """The body, decompressed, in the pieces in which it comes."""
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """The body as it was sent, in the pieces in which it comes."""
         ...
 
 

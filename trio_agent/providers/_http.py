@@ -6,6 +6,7 @@ connection has a limit.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -26,6 +27,7 @@ from ._client_group import (
     HTTPResponse,
     TimeLimits,
 )
+from ._inflate import inflater
 
 __all__ = ["HTTPProvider"]
 
@@ -179,6 +181,7 @@ class HTTPProvider:
                 raise
             text = redact(describe(error), self._secrets)
             told = f"no answer from {self._base.hostname}: {text}"
+            self._take_key_out(error)
             raise ProviderError(told, code=code, provider=self._name) from error
         if isinstance(failure, ProviderError):
             self._sign(failure)
@@ -208,6 +211,20 @@ class HTTPProvider:
             found.args = (found.message,)
             found.body = None if found.body is None else redact(found.body, self._secrets)
             found = found.__cause__
+        self._take_key_out(found)
+
+    def _take_key_out(self, error: BaseException | None) -> None:
+        """Take the key out of a client's error and all that stands behind it: a server may have echoed it."""
+        todo, seen = [error], set[int]()
+        while todo:
+            found = todo.pop()
+            if found is not None and id(found) not in seen:
+                seen.add(id(found))
+                todo += [found.__cause__, found.__context__]
+                text = str(found)
+                clean = redact(text, self._secrets)
+                if clean != text:
+                    found.args = (clean,)
 
 
 async def _read(answer: HTTPResponse, reader: WireResponse, emit: Emit) -> Exception | None:
@@ -220,13 +237,14 @@ async def _read(answer: HTTPResponse, reader: WireResponse, emit: Emit) -> Excep
     finished = False
     failure: Exception | None = None
     broken: Exception | None = None
+    inflate = inflater(answer.headers.get("content-encoding", ""))
     try:
         with trio.CancelScope() as scope:
-            async for data in answer.aiter_bytes():
+            async for data in answer.aiter_raw():
                 if finished or failure is not None:
                     continue
                 try:
-                    finished = _hand_out(reader.receive(data), emit)
+                    finished = _hand_out(reader.receive(inflate(data)), emit)
                     if not finished:
                         reader.receive(b"")  # a failure is raised after the chunks that came before it
                 except Exception as error:
@@ -262,11 +280,15 @@ async def _error_body(answer: HTTPResponse) -> bytes:
     """The beginning of an error's body; the status says enough if it cannot be read."""
     body = bytearray()
     try:
+        inflate = inflater(answer.headers.get("content-encoding", ""))
         with trio.move_on_after(ERROR_BODY_LIMIT) as scope:
-            async for data in answer.aiter_bytes():
-                body += data[: ERROR_BODY - len(body)]
+            async for data in answer.aiter_raw():
+                with contextlib.suppress(ProviderError):  # damaged: what came before it must do
+                    body += inflate(data)[: ERROR_BODY - len(body)]
                 if len(body) >= ERROR_BODY:
                     scope.cancel()
+    except ProviderError:
+        pass  # in an encoding that cannot be read
     except Exception as error:
         if _transport_code(error) is None:
             raise

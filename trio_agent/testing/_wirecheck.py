@@ -80,9 +80,6 @@ def _check_content(message: Message, place: str) -> None:
             _broken(where, f"a {type(block).__name__} in a message of role tool")
     if message.role != "assistant" and message.calls:
         _broken(place, f"a call in a message of role {message.role}")
-    for call in message.calls:
-        if not call.name.strip():
-            _broken(place, f"call {call.id!r} names no tool")
     if all(isinstance(block, Reasoning) for block in message.content):
         _broken(place, "a message must say something besides its reasoning")
 

@@ -5,7 +5,6 @@ Knows nothing of runs, logs and permissions: the kernel calls it through the por
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Awaitable, Iterable, Mapping
@@ -105,6 +104,8 @@ class LocalDispatcher:
         return convert(value, prepared.call.id, tool.max_result_bytes, context.diagnose)
 
     def _unknown_tool(self, call: ToolCall) -> ToolResult:
+        import difflib  # most programs never come here
+
         wanted = call.name[:_MAX_NAME]
         names = list(islice(self._tools, 2_000))
         near = difflib.get_close_matches(wanted.lower(), [name.lower() for name in names], n=_NEAR, cutoff=0.5)

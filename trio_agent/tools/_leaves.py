@@ -20,15 +20,16 @@ import attrs
 
 __all__ = ["FORMATS", "LEAVES", "Leaf", "leaf_text"]
 
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?", re.IGNORECASE)
-_DATE_TIME: Final = re.compile(rf"({_DATE.pattern})[T ]({_TIME.pattern})", re.IGNORECASE)
-_DURATION: Final = re.compile(
+# Texts, which ``re`` compiles at their first use and keeps: most programs that import this use none of them.
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME: Final = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_DATE_TIME: Final = rf"({_DATE})[T ]({_TIME})"
+_DURATION: Final = (
     r"(?P<sign>-)?P(?=[0-9T])(?:(?P<weeks>[0-9]{1,9})W)?(?:(?P<days>[0-9]{1,9})D)?"
     r"(?:T(?=[0-9])(?:(?P<hours>[0-9]{1,9})H)?(?:(?P<minutes>[0-9]{1,9})M)?(?:(?P<seconds>[0-9]{1,9}(\.[0-9]{1,6})?)S)?)?"
 )
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,1000}(\.[0-9]{1,1000})?(e[+-]?[0-9]{1,6})?", re.IGNORECASE)
+_UUID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DECIMAL: Final = r"[+-]?[0-9]{1,1000}(\.[0-9]{1,1000})?(e[+-]?[0-9]{1,6})?"
 
 
 @attrs.frozen
@@ -42,10 +43,10 @@ class Leaf:
     """The string of a value; ``read`` undoes it."""
 
 
-def _matched(pattern: re.Pattern[str], text: str, expected: str) -> str:
+def _matched(pattern: str, text: str, expected: str) -> str:
     # The readers of the standard library take more than the formats' names promise ("20260101" is a
     # date to them, "{...}" a UUID), and differently from release to release.
-    if pattern.fullmatch(text) is None:
+    if re.fullmatch(pattern, text, re.IGNORECASE) is None:
         raise ValueError(f"expected {expected}")
     return text.upper()
 
@@ -65,7 +66,7 @@ def _read_date_time(text: str) -> datetime.datetime:
 
 
 def _read_duration(text: str) -> datetime.timedelta:
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text)
     if found is None:
         raise ValueError("expected an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as P1DT2H30M")
     parts = {unit: float(found[unit] or 0) for unit in ("weeks", "days", "hours", "minutes", "seconds")}
