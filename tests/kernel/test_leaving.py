@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.kernel.fakes import Gauge, Watched, play
 from trio_agent import Agent, HookContext, Message, Middleware, RunCancelled, RunResult
-from trio_agent.testing import ScriptedModel, call, calls, say
+from trio_agent.testing import ScriptedModel, call, calls, say, stall
 
 
 def an_agent(**options: Any) -> Agent:
@@ -302,3 +302,10 @@ async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:
             await leave(how)
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == tasks
+
+
+async def test_the_error_of_an_abort_says_its_reason(autojump_clock: MockClock) -> None:
+    async with Agent(ScriptedModel(stall())).run("go") as run:
+        run.abort(grace=0, reason="the user has left")
+    assert isinstance(run.result.error, RunCancelled)
+    assert "the user has left" in str(run.result.error)

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.kernel.fakes import Gauge, Watched, play, results
-from trio_agent import Agent, Retry, ToolContext, ToolExecutionUpdate, tool
+from trio_agent import Agent, HookContext, Middleware, Retry, ToolContext, ToolExecutionUpdate, ToolResult, tool
 from trio_agent.testing import ScriptedModel, call, calls, say
 
 
@@ -171,3 +171,27 @@ async def test_a_thread_that_will_not_end_is_left_to_itself(how: str) -> None:
     assert watched.statuses == {"a": "timed_out" if how == "timeout" else "interrupted", "b": "ok"}
     assert watched.diagnostics()[0] == "THREAD_ABANDONED"
     assert watched.result.stop_reason == {"timeout": "stop", "abort": "aborted", "leave": "cancelled"}[how]
+
+
+async def test_preparing_many_calls_lets_other_tasks_run(autojump_clock: MockClock) -> None:
+    model = ScriptedModel(calls(*[call("nope", id=f"c{n}") for n in range(640)]), say("Done."))
+    steps, at = 0, list[int]()
+
+    class Watch(Middleware):
+        async def after_tool_result(self, ctx: HookContext, result: ToolResult) -> None:
+            at.append(steps)
+
+    async def step() -> None:
+        nonlocal steps
+        while True:
+            await trio.lowlevel.checkpoint()
+            steps += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(step)
+        with trio.fail_after(1000):
+            await Agent(model, middleware=[Watch()]).send("go")
+        nursery.cancel_scope.cancel()
+    assert len(at) == 640
+    assert at[-1] - at[0] >= 9
+    model.verify()

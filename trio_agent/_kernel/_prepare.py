@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from typing import cast, final
+from typing import Final, cast, final
 
 import attrs
+import trio
 
 from .._errors import describe, failure_in
 from .._events import ToolUse
@@ -23,6 +24,10 @@ from ._control import Control
 from ._journal import Journal
 
 __all__ = ["Preparation", "after_result"]
+
+
+BREATH: Final = 64
+"""How many calls are prepared before other tasks may run."""
 
 
 @final
@@ -38,7 +43,7 @@ class Preparation:
         self._journal = journal
 
     async def prepare(self) -> deque[tuple[int, PreparedCall]]:
-        """The calls of the open turn that may run.  A checkpoint only if a hook is one.
+        """The calls of the open turn that may run.  A checkpoint if there are many, or if a hook is one.
 
         After an abort with a finite grace it stops where it is: settlement answers the rest.
         """
@@ -53,6 +58,8 @@ class Preparation:
         gated = bool(self._chain.before_tool_call)
         prepare = self._dispatcher.prepare
         for index, call in enumerate(state.calls):
+            if index % BREATH == BREATH - 1:
+                await trio.lowlevel.checkpoint()
             if cut_off:
                 await self._refuse(index, ToolResult.of(call.id, "truncated"))
                 continue

@@ -356,7 +356,8 @@ class Run:
         elif stop_reason == "error":
             error = _as_error(state.failure)
         elif stop_reason in ("aborted", "cancelled"):
-            error = RunCancelled(f"the run was {stop_reason}")
+            why = state.abort.reason if state.abort is not None and stop_reason == "aborted" else None
+            error = RunCancelled(f"the run was {stop_reason}" + (f": {why}" if why else ""))
         answers = [message for message in messages if message.role == "assistant"]
         waiting = () if self._borrowed or not state.queue else state.snapshot().queued
         return RunResult(
