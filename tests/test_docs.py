@@ -9,10 +9,11 @@ providers of that block be played by a :class:`~trio_agent.testing.ScriptedModel
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -21,6 +22,10 @@ import trio.testing
 
 import trio_agent.providers
 import trio_agent.testing
+from trio_agent import ErrorCode, Event, Middleware, ResultStatus, StopReason
+from trio_agent._core._retry import RETRYABLE
+from trio_agent._facts import kind_of
+from trio_agent.providers._presets import VENDORS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -68,8 +73,8 @@ def on_virtual_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = trio.run
 
     @functools.wraps(real)
-    def run(main: Callable[..., Any], *args: Any) -> Any:
-        return real(main, *args, clock=trio.testing.MockClock(autojump_threshold=0))
+    def run(main: Callable[..., Any], *args: Any, clock: trio.abc.Clock | None = None) -> Any:
+        return real(main, *args, clock=clock or trio.testing.MockClock(autojump_threshold=0))
 
     monkeypatch.setattr(trio, "run", run)
     monkeypatch.chdir(tmp_path)
@@ -113,3 +118,29 @@ def test_every_link_of_the_readme_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", readme) if "://" not in link]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def table(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the table whose first heading is ``heading``: what stands in their first cell, and the rest."""
+    _, _, below = (ROOT / page).read_text(encoding="utf-8").partition(f"\n| {heading} |")
+    lines = itertools.takewhile(lambda line: line.startswith("|"), below.splitlines()[2:])
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {name: rest for first, *rest in rows for name in re.findall("`([^`]+)`", first)}
+
+
+def test_the_tables_name_all_that_there_is() -> None:
+    errors = "docs/guides/errors.md"
+    assert set(table(errors, "code")) == set(get_args(ErrorCode))
+    assert set(table(errors, "`stop_reason`")) == set(get_args(StopReason))
+    assert set(table("docs/design.md", "status")) == set(get_args(ResultStatus))
+    assert set(table("docs/events.md", "event")) == {kind_of(kind) for kind in get_args(Event)}
+    hooks = {name for name, value in vars(Middleware).items() if callable(value)}
+    assert set(table("docs/guides/hooks.md", "method")) == hooks
+
+
+def test_the_tables_of_errors_and_vendors_say_what_the_code_does() -> None:
+    codes = table("docs/guides/errors.md", "code")
+    assert {code for code, row in codes.items() if row[1] not in ("no", "")} == RETRYABLE
+    vendors = {name: (vendor.base_url, vendor.key) for name, vendor in VENDORS.items()}
+    rows = table("docs/guides/models.md", "vendor")
+    assert {name: tuple(cell.strip("`") for cell in row) for name, row in rows.items()} == vendors

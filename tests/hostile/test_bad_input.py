@@ -126,11 +126,10 @@ def unwritable(path: object, value: complex) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    "function",
-    [unannotated, starred, positional, unwritable],
-    ids=["unannotated", "starred", "positional", "unwritable"],
-)
+FUNCTIONS: dict[str, Any] = {f.__name__: f for f in (starred, positional, unwritable)} | {"unannotated": unannotated}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_a_function_that_can_be_no_tool_is_refused_by_name(function: Any) -> None:
     with pytest.raises(ConfigError, match=f"'{function.__name__}'") as caught:
         tool(function)

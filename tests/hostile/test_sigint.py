@@ -8,15 +8,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import attrs
 import pytest
 import trio
+import trio.testing
 
+import trio_agent
 from tests.hostile.interrupted import PHASES
-from trio_agent import Fact, Message, ToolExecutionEnd, read_fact
+from tests.scenarios.stage import Bench, MemoryStore
+from trio_agent import Agent, Event, Fact, Message, Retry, Run, ToolExecutionEnd, read_fact
 from trio_agent._core._state import State, fold
-from trio_agent.testing import check_history, check_order
+from trio_agent.testing import ScriptedModel, call, calls, check_history, check_order, fail, say
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
 
@@ -159,3 +164,114 @@ async def test_an_interrupt_in_any_phase_settles_the_run_and_goes_on_as_itself(p
 
 def test_each_phase_with_calls_says_what_becomes_of_them() -> None:
     assert {name for name, phase in PHASES.items() if phase.tools} == set(STATUSES)
+
+
+# ------------------------------------------------------------------------------------------ between any two lines
+
+KERNEL = tuple(str(Path(trio_agent.__file__).parent / folder) + os.sep for folder in ("_kernel", "_core"))
+
+
+@attrs.define(eq=False)
+class Interrupter:
+    """A tracer that sends the signal when the n-th line of the kernel is about to run."""
+
+    at: int
+    lines: int = 0
+    place: str = "nowhere"
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        return self._in_kernel if frame.f_code.co_filename.startswith(KERNEL) else None
+
+    def _in_kernel(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                self.place = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return self._in_kernel
+
+
+async def listen(event: Event) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@attrs.define(eq=False)
+class World:
+    """A run that uses most of the kernel."""
+
+    store: MemoryStore | None
+    bench: Bench = attrs.field(factory=Bench)
+    run: Run | None = None
+
+    @property
+    def log(self) -> list[Fact]:
+        if self.store is not None:
+            return self.store.facts
+        return [] if self.run is None else list(self.run.log)
+
+    async def play(self) -> None:
+        bench = self.bench
+        model = ScriptedModel(
+            calls(call(bench.ok), call(bench.ok, seconds=1), call(bench.boom), call("nope"), text="First."),
+            fail(500, after=say("Half an answ")),
+            call(bench.ok, seconds=1),
+            say("All done.", chunks=3),
+        )
+        agent = Agent(
+            model,
+            tools=[bench.ok, bench.boom],
+            store=self.store,
+            listeners=[listen],
+            max_parallel_tools=2,
+            retry=Retry(base=0),
+        )
+        with trio.fail_after(1_000):
+            run = agent.run("go", session=None if self.store is None else "s")
+            async with run:
+                self.run = run
+                await run.steer("faster")
+                async for _ in run:
+                    pass
+
+
+def interrupted_at(at: int, durable: bool) -> tuple[Interrupter, World, BaseException | None]:
+    world, interrupter = World(MemoryStore() if durable else None), Interrupter(at)
+    before = sys.gettrace()
+    raised: BaseException | None = None
+    sys.settrace(interrupter)
+    try:
+        trio.run(world.play, clock=trio.testing.MockClock(autojump_threshold=0))
+    except BaseException as error:
+        raised = error
+    finally:
+        sys.settrace(before)
+    return interrupter, world, raised
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("offset", [0, 37, 74])
+def test_an_interrupt_between_any_two_lines_of_the_kernel_breaks_no_log(durable: bool, offset: int) -> None:
+    """B39: in code of ours that is running, too; a sample, because each line costs a run."""
+    at, lines = 1 + offset, 0
+    while True:
+        interrupter, world, raised = interrupted_at(at, durable)
+        if interrupter.place == "nowhere":
+            break
+        at, lines = at + 111, lines + 1
+        try:
+            assert type(raised) is KeyboardInterrupt, repr(raised)
+            if world.run is None:
+                continue  # it came before the run began
+            check_order(world.log, facts_only=True)
+            state = folded(world.log)
+            assert state.run_id is None
+            check_history([*state.transcript.visible(), *question(state)])
+            ends = {f.result.call_id: f.result.status for f in world.log if isinstance(f, ToolExecutionEnd)}
+            assert not [call_id for call_id in world.bench.finished if ends[call_id] != "ok"]
+            assert not [call_id for call_id in world.bench.begun if ends[call_id] == "not_run"]
+            assert world.bench.running == 0
+        except AssertionError as error:
+            error.add_note(f"interrupted at line {interrupter.at} of the kernel's, {interrupter.place}")
+            raise
+    assert lines > 20

@@ -18,6 +18,7 @@ from .._errors import AgentError, ListenerFailed, describe, failure_in, leaf
 from .._events import Diagnostic, DiagnosticCode, Event
 from .._facts import AgentEnd, stamp
 from .._ports import Listener
+from ._interrupts import foreign
 
 __all__ = ["Announcer", "OnListenerError"]
 
@@ -118,6 +119,7 @@ class Announcer:
 
     # --- the announcer's task ------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     async def _announce(self) -> None:
         self._task = trio.lowlevel.current_task()
         try:
@@ -151,7 +153,7 @@ class Announcer:
         raised: Exception | None = None
         with trio.CancelScope(deadline=self._deadline) as self._busy:
             try:
-                await listening.listener(event)
+                await foreign(listening.listener, event)
             except Exception as error:
                 raised = leaf(error)
             except BaseExceptionGroup as group:

@@ -16,6 +16,7 @@ from .._events import MessageStart
 from .._middleware import CallModel
 from .._model import ModelChunk, ModelRequest
 from .._options import Retry
+from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["Attempt"]
@@ -66,13 +67,14 @@ class Attempt:
           OutputError: the answer is larger than any answer may be.
         """
         with self._limits:
-            await call(request, self.receive)
+            await foreign(call, request, self.receive)
         if self._limits.cancelled_caught:
             if self._last == -math.inf:
                 raise ProviderError(f"no event came within {self._first:g} s, the limit for the first", code="STALLED")
             raise ProviderError(f"no event came for {self._idle:g} s in mid-stream", code="STALLED")
         return self.assembler.finish()
 
+    @trio.lowlevel.enable_ki_protection
     def receive(self, chunk: ModelChunk) -> None:
         """Take one chunk: what the provider calls ``emit``."""
         now = self._now()

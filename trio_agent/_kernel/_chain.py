@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast, final
 
 import attrs
+import trio
 
 from .._core._transcript import project, without_custom
 from .._errors import HookFailed, describe, failure_in, leaf
@@ -19,6 +20,7 @@ from .._messages import Message, ToolResult
 from .._middleware import Block, CallModel, CallTool, HookContext, Middleware, Replace, Snapshot
 from .._model import ModelRequest
 from .._ports import Emit, PreparedCall
+from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["Chain", "RunContext", "checked_json", "hook_failed"]
@@ -129,7 +131,7 @@ class Chain:
         """
         for hook in hooks:
             try:
-                await hook(self.context)
+                await foreign(hook, self.context)
             except Exception as error:
                 raise hook_failed(hook, leaf(error)) from error
             except BaseExceptionGroup as group:
@@ -140,7 +142,7 @@ class Chain:
         """What the model shall see of ``messages``: a hook that raises leaves them as they are."""
         for hook in self.rewrite:
             try:
-                changed = tuple(await hook(self.context, messages))
+                changed = tuple(await foreign(hook, self.context, messages))
                 if not changed or not all(isinstance(cast(object, message), Message) for message in changed):
                     raise TypeError("expected one or more messages")
                 messages = changed
@@ -155,7 +157,7 @@ class Chain:
         stop = False
         for hook in self.should_stop:
             try:
-                stop = bool(await hook(self.context)) or stop
+                stop = bool(await foreign(hook, self.context)) or stop
             except Exception as error:
                 self.tell("HOOK_FAILED", hook_failed(hook, error).message)
             except BaseExceptionGroup as group:
@@ -180,8 +182,9 @@ def _model_layer(
     context: HookContext,
     call_next: CallModel,
 ) -> CallModel:
+    @trio.lowlevel.enable_ki_protection
     async def layer(request: ModelRequest, emit: Emit) -> None:
-        await hook(context, request, emit, call_next)
+        await foreign(hook, context, request, emit, call_next)
 
     return layer
 
@@ -191,8 +194,9 @@ def _tool_layer(
     context: HookContext,
     call_next: CallTool,
 ) -> CallTool:
+    @trio.lowlevel.enable_ki_protection
     async def layer(call: PreparedCall) -> ToolResult:
-        result = await hook(context, call, call_next)
+        result = await foreign(hook, context, call, call_next)
         if not isinstance(cast(object, result), ToolResult):
             raise hook_failed(hook, TypeError(f"expected a ToolResult, got {type(result).__name__}"))
         return result

@@ -15,6 +15,7 @@ from .._errors import describe, failure_in, leaf
 from .._messages import ToolResult
 from .._ports import Dispatcher, PreparedCall
 from ._chain import Chain
+from ._interrupts import foreign
 from ._tool_context import CallContext
 
 __all__ = ["Guard", "error_result"]
@@ -51,6 +52,7 @@ class Guard:
                 call.held = error_result(call, leaf(failures))
             return outcome.Error(failure_in(group))
 
+    @trio.lowlevel.enable_ki_protection
     async def _innermost(self, prepared: PreparedCall) -> ToolResult:
         """What the wrappers are around.  They hand on the call, perhaps with another input."""
         return await self._invoke(self._inside[prepared.call.id], prepared)
@@ -58,10 +60,10 @@ class Guard:
     async def _invoke(self, call: CallContext, prepared: PreparedCall) -> ToolResult:
         """Dispatch, under the tool's own timeout if it has one."""
         if prepared.timeout is None:
-            call.held = result = await self._dispatcher.dispatch(prepared, call)
+            call.held = result = await foreign(self._dispatcher.dispatch, prepared, call)
             return result
         with trio.move_on_after(prepared.timeout) as call.timed:
-            call.held = await self._dispatcher.dispatch(prepared, call)
+            call.held = await foreign(self._dispatcher.dispatch, prepared, call)
         timed_out = call.timed.cancelled_caught
         call.timed = None
         if timed_out or call.held is None:

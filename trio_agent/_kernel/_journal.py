@@ -137,6 +137,7 @@ class Journal:
 
     # --- saying --------------------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     def post(self, *facts: Fact) -> None:
         """Let these have happened: stamp, fold and queue, in one step."""
         now = self.now()
@@ -157,6 +158,7 @@ class Journal:
         if self._queueing:
             self._stir()
 
+    @trio.lowlevel.enable_ki_protection
     def emit(self, observation: Observation | MessageEnd) -> None:
         """Show something that is not logged, in the same order."""
         stamp(observation, self.state.head, self.now(), self._place)
@@ -166,6 +168,7 @@ class Journal:
         else:
             self._show(observation)
 
+    @trio.lowlevel.enable_ki_protection
     def diagnose(self, code: DiagnosticCode, text: str) -> bool:
         """Emit a diagnostic if somebody looks.  Returns whether the run is open: nothing follows its end."""
         if self.state.run_id is None:

@@ -26,6 +26,7 @@ from ._attempts import Attempt
 from ._chain import Chain, hook_failed
 from ._config import KernelConfig
 from ._control import Control
+from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["ModelPhase"]
@@ -107,10 +108,11 @@ class ModelPhase:
             messages, config.system, config.dispatcher.specs, choice, config.sampling, config.reasoning, state.turn
         )
 
+    @trio.lowlevel.enable_ki_protection
     async def _innermost(self, request: ModelRequest, emit: Emit) -> None:
         """The provider, remembered by what it raises: a hook's failure is not retried, the provider's is."""
         try:
-            await self._config.model.stream(request, emit)
+            await foreign(self._config.model.stream, request, emit)
         except Exception as error:
             self._foreign = leaf(error)
             raise
@@ -244,6 +246,7 @@ class ModelPhase:
 
     # --- for hooks -----------------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     async def ask(self, messages: Sequence[Message], system: str | None, purpose: str) -> Message:
         """A model call of a hook: the kernel's retry and usage, no message of the conversation."""
         request = ModelRequest(messages, system, sampling=self._config.sampling, turn=self._journal.state.turn)

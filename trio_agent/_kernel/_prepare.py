@@ -21,6 +21,7 @@ from .._middleware import Block, Replace
 from .._ports import Dispatcher, PreparedCall
 from ._chain import Chain, hook_failed
 from ._control import Control
+from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["Preparation", "after_result"]
@@ -80,7 +81,7 @@ class Preparation:
             if isinstance(prepared, ToolResult):
                 break
             try:
-                answer = await hook(self._chain.context, prepared)
+                answer = await foreign(hook, self._chain.context, prepared)
             except Exception as error:
                 return ToolResult.of(call.id, "denied", hook_failed(hook, error).message)
             except BaseExceptionGroup as group:
@@ -125,7 +126,7 @@ async def after_result(chain: Chain, result: ToolResult) -> ToolResult:
     """The result after all ``after_tool_result`` hooks; one that raises makes it an error result."""
     for hook in chain.after_tool_result:
         try:
-            changed: object = await hook(chain.context, result)
+            changed: object = await foreign(hook, chain.context, result)
         except Exception as error:
             return _failed(result, hook, error)
         except BaseExceptionGroup as group:

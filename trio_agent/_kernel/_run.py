@@ -91,6 +91,7 @@ class Run:
 
     # --- the block -----------------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Run:
         """Begin the run.  A checkpoint only if there is a store.
 
@@ -129,6 +130,7 @@ class Run:
         journal.post(*close_turn(journal.state, "interrupted", recovered=True))
         journal.post(*close_run(journal.state, "interrupted"))
 
+    @trio.lowlevel.enable_ki_protection
     async def _main(self, loop: Loop) -> None:
         try:
             await loop.run()
@@ -138,6 +140,7 @@ class Run:
             if self._done is not None:
                 self._done.set()
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
@@ -182,10 +185,12 @@ class Run:
         """
         return await aiter(self).__anext__()
 
+    @trio.lowlevel.enable_ki_protection
     def events(self) -> Subscription:
         """One more reader.  From ``agent_start`` on, if made before the first ``await`` in the block; else from now."""
         return self._entered().read()
 
+    @trio.lowlevel.enable_ki_protection
     def subscribe(
         self, listener: Listener, kinds: Collection[str] | None = None, on_error: OnListenerError = "fail"
     ) -> Callable[[], None]:
@@ -267,6 +272,7 @@ class Run:
         """Tell the model something when the run would otherwise stop.  The rest as with :meth:`steer`."""
         await self._queue("follow_up", message, False)
 
+    @trio.lowlevel.enable_ki_protection
     async def _queue(self, origin: Origin, message: str | Message, interrupt: bool) -> None:
         journal = self._entered()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -282,6 +288,7 @@ class Run:
             self._control.tools.interrupt()
         await journal.committed()
 
+    @trio.lowlevel.enable_ki_protection
     def abort(self, grace: float = math.inf, reason: str | None = None) -> None:
         """Ask the run to end at a turn boundary.  Idempotent; a later, stronger abort overrides.
 
@@ -299,6 +306,7 @@ class Run:
         if self._control.abort(grace, reason) and grace < math.inf:
             self._watch_settlement()
 
+    @trio.lowlevel.enable_ki_protection
     def cancel_call(self, call_id: str) -> bool:
         """Cut one call of the turn; its siblings and the run go on.
 
@@ -331,6 +339,7 @@ class Run:
         else:
             self._watching.deadline = min(self._watching.deadline, deadline)
 
+    @trio.lowlevel.enable_ki_protection
     async def _watch(self, scope: trio.CancelScope) -> None:
         # What a tool shields, nothing can stop: the block waits for it, and somebody should know why.
         done = self._done

@@ -98,6 +98,7 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Event:
         """The next event.  A checkpoint.
 

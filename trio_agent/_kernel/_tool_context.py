@@ -88,12 +88,14 @@ class CallContext:
         else:
             trio.from_thread.run_sync(self._say_here, event)
 
+    @trio.lowlevel.enable_ki_protection
     def _say_here(self, event: ToolExecutionUpdate | Custom) -> None:
         if self.closed:
             self._phase.late(self.prepared.call)
         elif type(event) is Custom or self._phase.journal.watched:
             self._phase.say(event)
 
+    @trio.lowlevel.enable_ki_protection
     def diagnose(self, code: str, text: str) -> None:
         """Show a diagnostic about this call."""
         self._phase.journal.diagnose(cast(DiagnosticCode, code), f"{self.prepared.call.name} ({self.call_id}): {text}")
@@ -104,12 +106,14 @@ class CallContext:
 
     # --- for dispatchers -----------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     def thread_deadline(self) -> float:
         """Until when a thread that was cut may be waited for."""
         if self.timed is not None and self.timed.cancel_called:
             return -math.inf
         return self._phase.cut_deadline(self)
 
+    @trio.lowlevel.enable_ki_protection
     def abandon(self) -> Callable[[], None]:
         """Leave the thread to itself, and its token taken."""
         self.abandoned = True

@@ -181,6 +181,7 @@ class ToolPhase:
             self._wake.set()
             self._wake = None
 
+    @trio.lowlevel.enable_ki_protection
     async def _worker(self) -> None:
         try:
             await self._work()

@@ -105,11 +105,12 @@ def _run(
     prompt
         What to say.
     model
-        The model, as vendor:model, such as openai:gpt-4o-mini. Its key comes from the environment.
+        The model, as vendor:model, such as openai:gpt-4o-mini. Its key comes from the environment: OPENAI_API_KEY.
     tool
         A tool or a function, as module:tool; may be given several times.
     base_url
-        A server to ask instead of the vendor's. If it wants a key, that is TRIO_AGENT_API_KEY of the environment.
+        A server to ask instead of the vendor's, such as http://localhost:11434/v1 with -m openai:MODEL. If it wants a
+        key, that is TRIO_AGENT_API_KEY of the environment.
     json
         Print each event as a line of JSON, and nothing else.
     """
