@@ -135,7 +135,7 @@ class Middleware:
         await call_next(request, emit)
 
     async def before_tool_call(self, ctx: HookContext, call: PreparedCall) -> Block | Replace | None:
-        """In preparation, after validation.  A raise is an error result: the gate stays closed."""
+        """In preparation, after validation.  After a raise the call is denied: the gate stays closed."""
         return None
 
     async def wrap_tool_call(self, ctx: HookContext, call: PreparedCall, call_next: CallTool) -> ToolResult:
