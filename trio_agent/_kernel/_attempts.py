@@ -6,7 +6,7 @@ Knows nothing of retry; :mod:`._model_phase` owns that.
 from __future__ import annotations
 
 import math
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -20,6 +20,8 @@ from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["Attempt"]
+
+_DAY: Final = 86_400
 
 
 @final
@@ -55,7 +57,7 @@ class Attempt:
         self._first = retry.first_event
         self._idle = retry.idle
         # Moving a deadline costs more than a chunk does: it is moved when a hundredth of the limit has passed.
-        self._grain = retry.idle / 100
+        self._grain = min(retry.idle, _DAY) / 100  # of an infinite one, a hundredth is no number to count with
         self._last = -math.inf
         self._limits = trio.CancelScope(deadline=self._now() + self._first)
 
@@ -66,8 +68,11 @@ class Attempt:
           ProviderError: it failed; ``STALLED`` if a time limit passed, ``PARTIAL_STREAM`` if it ended early.
           OutputError: the answer is larger than any answer may be.
         """
-        with self._limits:
-            await foreign(call, request, self.receive)
+        try:
+            with self._limits:
+                await foreign(call, request, self.receive)
+        finally:
+            self._shows = False  # what is emitted later, by somebody who has kept ``emit``, is part of no message
         if self._limits.cancelled_caught:
             if self._last == -math.inf:
                 raise ProviderError(f"no event came within {self._first:g} s, the limit for the first", code="STALLED")

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from .._core._transcript import project, without_custom
-from .._errors import HookFailed, describe, failure_in, leaf
+from .._errors import HookFailed, RunEnded, describe, failure_in, leaf
 from .._events import DiagnosticCode
 from .._facts import Custom
 from .._messages import Message, ToolResult
@@ -60,13 +60,19 @@ class RunContext:
 
     def emit(self, name: str, data: Mapping[str, Any]) -> None:  # Any: JSON
         custom = Custom(name, checked_json(data))
+        self._check_open()
         if self._drain is not None:
             self._drain()
         self._journal.post(custom)
 
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
         assert self._ask is not None
+        self._check_open()
         return await self._ask(messages, system, purpose)
+
+    def _check_open(self) -> None:
+        if self._journal.state.run_id is None:  # nothing of a run follows its end
+            raise RunEnded("the run is over: a hook's context was used after it")
 
 
 def checked_json(data: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: JSON

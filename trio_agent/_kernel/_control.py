@@ -47,7 +47,7 @@ class Control:
         "_abort_by",
         "_journal",
         "_settle_by",
-        "_wait",
+        "_waits",
         "cause",
         "cut",
         "ended",
@@ -69,7 +69,7 @@ class Control:
         self.settle_timeout = settle_timeout
         self._settle_by: float | None = None
         self._abort_by = math.inf
-        self._wait: trio.CancelScope | None = None
+        self._waits: set[trio.CancelScope] = set()
         self._journal: Journal | None = None
 
     def attach(self, journal: Journal) -> None:
@@ -94,8 +94,8 @@ class Control:
             self._cut()
         else:
             self.scope.deadline = min(self.scope.deadline, deadline)
-        if self._wait is not None:
-            self._wait.cancel()
+        for wait in self._waits:
+            wait.cancel()
         if self.tools is not None and grace < math.inf:
             self.tools.stop_waiting()
         return True
@@ -131,11 +131,11 @@ class Control:
         with trio.CancelScope() as scope:
             if self._journal is not None and self._journal.state.abort is not None:
                 scope.cancel()
-            self._wait = scope
+            self._waits.add(scope)  # several, if hooks of parallel calls ask a model
             try:
                 yield
             finally:
-                self._wait = None
+                self._waits.remove(scope)
 
     # --- settling ------------------------------------------------------------------------------------
 

@@ -129,8 +129,9 @@ class Subscription:
         if self._waiting is not None:
             raise trio.BusyResourceError("another task is waiting for an event of this subscription")
         self._streak = 0
-        self._waiting = trio.Event()
+        self._waiting = waiting = trio.Event()
         try:
-            await self._waiting.wait()
+            await waiting.wait()
         finally:
-            self._waiting = None
+            if self._waiting is waiting:  # woken and not yet run, it may find that another task waits already
+                self._waiting = None
