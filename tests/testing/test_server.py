@@ -523,6 +523,7 @@ async def test_a_connection_is_closed_when_the_client_wants_that() -> None:
             while await stream.receive_some():
                 pass
             await until(lambda: server.connections == 0)
+        assert server.connections == 0
 
 
 async def test_a_connection_that_is_reset_is_no_error() -> None:

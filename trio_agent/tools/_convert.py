@@ -131,19 +131,26 @@ def _converted(value: object, limit: int) -> tuple[list[ResultBlock], str | None
 
 
 def _is_small(value: object, limit: int) -> bool:
-    """Whether it has no more parts than ``limit``; a few lists that hold each other often have very many."""
+    """Whether it has no more parts than ``limit`` and is not too deep: the same on every Python.
+
+    A few lists that hold each other often have very many parts.
+    """
     count = 0
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            waiting.extend(cast("dict[object, object]", item).values())
-        elif isinstance(item, list | tuple):
-            waiting.extend(cast("list[object]", item))
-        count += 1
-        if count + len(waiting) > limit:
+    level: list[object] = [value]
+    for _ in range(_MAX_DEPTH):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(cast("dict[object, object]", item).values())
+            elif isinstance(item, list | tuple):
+                below.extend(cast("list[object]", item))
+        count += len(level)
+        if count + len(below) > limit:
             return False
-    return True
+        if not below:
+            return True
+        level = below
+    return False
 
 
 def _dumps(value: object) -> str:
