@@ -90,7 +90,12 @@ class HookContext(Protocol):
         ...
 
     def emit(self, name: str, data: Mapping[str, Any]) -> None:  # Any: JSON
-        """Log a ``custom`` fact.  ``data`` must be JSON."""
+        """Log a ``custom`` fact.  ``data`` must be JSON.
+
+        Raises:
+          ValueError: it is not.
+          RunEnded: the run is over.
+        """
         ...
 
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
@@ -100,6 +105,7 @@ class HookContext(Protocol):
 
         Raises:
           ProviderError: the call failed for good.
+          RunEnded: the run is over.
         """
         ...
 

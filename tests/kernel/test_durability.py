@@ -365,3 +365,33 @@ async def test_a_log_that_stops_anywhere_is_settled_by_the_next_run(autojump_clo
         }
         assert {f.result.status for f in recovered if f.result.call_id not in started} <= {"not_run"}
         assert tell(again.events[0]) == "agent_start", "what was before is not shown as this run's"
+
+
+@pytest.mark.parametrize("how", ["abort", "leave"])
+async def test_what_a_tool_has_shielded_for_long_is_written_all_the_same(autojump_clock: MockClock, how: str) -> None:
+    @tool
+    async def shielded() -> str:
+        """Take no notice."""
+        with trio.CancelScope(shield=True):
+            await trio.sleep(10)
+        return "done"
+
+    agent = Agent(ScriptedModel(calls(call(shielded, id="a"))), tools=[shielded], store=FakeStore(), settle_timeout=5)
+    with trio.fail_after(100):
+        async with Watched(agent) as watched:
+            await trio.sleep(1)
+            if how == "abort":
+                watched.run.abort(0)
+                await watched.run.wait()
+    assert watched.took == 10
+    assert watched.statuses == {"a": "ok"}
+    assert watched.log[-1].kind == "agent_end"
+
+
+async def test_a_log_that_cannot_have_happened_is_corrupt(autojump_clock: MockClock) -> None:
+    store = FakeStore()
+    agent = Agent(ScriptedModel(calls(call("work")), say("Done.")), tools=[Gauge().tool()], store=store)
+    await play(agent, session="s")
+    store.facts = [fact for fact in store.facts if fact.kind != "message_end"]
+    with trio.fail_after(100), pytest.raises(SessionCorrupt, match=r"fact 3 .* tool_execution_start"):
+        await agent.send("go", session="s")

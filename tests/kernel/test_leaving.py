@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.kernel.fakes import Gauge, Watched, play
-from trio_agent import Agent, HookContext, Message, Middleware, RunCancelled, RunResult
+from trio_agent import Agent, HookContext, Message, Middleware, RunCancelled, RunResult, tool
 from trio_agent.testing import ScriptedModel, call, calls, say, stall
 
 
@@ -309,3 +309,51 @@ async def test_the_error_of_an_abort_says_its_reason(autojump_clock: MockClock) 
         run.abort(grace=0, reason="the user has left")
     assert isinstance(run.result.error, RunCancelled)
     assert "the user has left" in str(run.result.error)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+async def test_an_interrupt_of_a_tool_is_not_lost_in_a_cancellation(
+    autojump_clock: MockClock, kind: type[BaseException]
+) -> None:
+    @tool
+    async def exits() -> None:
+        """Exit when cancelled."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise kind(3)
+
+    watched = Watched(Agent(ScriptedModel(calls(call(exits))), tools=[exits]))
+
+    async def leave() -> None:
+        with trio.move_on_after(1):
+            async with watched:
+                await watched.run.wait()
+
+    with trio.fail_after(100), pytest.raises(kind):
+        await leave()
+    assert watched.result.stop_reason == "cancelled"
+    await go_on(watched.result)
+
+
+async def test_a_provider_that_fails_at_the_door_leaves_nothing_open(autojump_clock: MockClock) -> None:
+    class Model:
+        name = model = "m"
+        asked = 0
+
+        @property
+        def context_window(self) -> int | None:
+            self.asked += 1
+            if self.asked > 1:
+                raise ValueError("not now")
+            return None
+
+        async def stream(self, request: object, emit: object) -> None:
+            raise AssertionError("it must not be called")
+
+    model = Model()
+    agent = Agent(model)
+    model.asked = 1
+    with trio.fail_after(100), pytest.raises(ValueError, match="not now"):
+        async with agent.run("go"):
+            raise AssertionError("the block must not be entered")

@@ -11,7 +11,18 @@ import trio
 from trio.testing import MockClock
 
 from tests.kernel.fakes import Gauge, Watched, play, results
-from trio_agent import Agent, HookContext, Middleware, Retry, ToolContext, ToolExecutionUpdate, ToolResult, tool
+from trio_agent import (
+    Agent,
+    CallTool,
+    HookContext,
+    Middleware,
+    PreparedCall,
+    Retry,
+    ToolContext,
+    ToolExecutionUpdate,
+    ToolResult,
+    tool,
+)
 from trio_agent.testing import ScriptedModel, call, calls, say
 
 
@@ -105,6 +116,74 @@ async def test_calls_that_never_wait_let_other_tasks_run(autojump_clock: MockClo
             await Agent(model, tools=[busy]).send("go")
             nursery.cancel_scope.cancel()
     assert turns > 10
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("how", ["abort", "cancel_call", "interrupt"])
+async def test_a_call_that_was_left_out_while_others_ran_does_not_start(
+    autojump_clock: MockClock, how: str, cap: int
+) -> None:
+    begun: list[str] = []
+    first = trio.Event()
+
+    @tool
+    async def busy(ctx: ToolContext) -> str:
+        """Never wait."""
+        begun.append(ctx.call_id)
+        first.set()
+        return "busy"
+
+    names = [f"c{number}" for number in range(400)]
+    for steps in range(5):
+        begun.clear()
+        first = trio.Event()
+        model = ScriptedModel(calls(*[call(busy, id=name) for name in names]), say("Done."), say("Yes."))
+        with trio.fail_after(100):
+            async with Watched(Agent(model, tools=[busy], max_parallel_tools=cap)) as watched:
+                await first.wait()
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                had = list(begun)
+                assert len(had) < len(names)
+                if how == "abort":
+                    watched.run.abort(5)
+                elif how == "interrupt":
+                    await watched.run.steer("Stop.", interrupt=True)
+                else:
+                    assert all(watched.run.cancel_call(name) for name in names if name not in had)
+                await watched.run.wait()
+        assert begun == had
+        assert {name for name, status in watched.statuses.items() if status == "not_run"} == {*names} - {*had}
+
+
+async def test_calls_that_never_wait_let_other_tasks_run_also_if_hooks_emit(autojump_clock: MockClock) -> None:
+    steps, at = 0, list[int]()
+
+    @tool
+    async def busy() -> str:
+        """Never wait."""
+        return "busy"
+
+    class Emits(Middleware):
+        async def wrap_tool_call(self, ctx: HookContext, call: PreparedCall, call_next: CallTool) -> ToolResult:
+            ctx.emit("called", {})
+            at.append(steps)
+            return await call_next(call)
+
+    async def step() -> None:
+        nonlocal steps
+        while True:
+            await trio.lowlevel.checkpoint()
+            steps += 1
+
+    model = ScriptedModel(calls(*[call(busy) for _ in range(1_000)]), say("Done."))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(step)
+        with trio.fail_after(1000):
+            await Agent(model, tools=[busy], middleware=[Emits()]).send("go")
+        nursery.cancel_scope.cancel()
+    assert len(at) == 1_000
+    assert at[-1] - at[0] >= 10
 
 
 # -------------------------------------------------------------------- threads: on the real clock, no sleeps

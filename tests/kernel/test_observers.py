@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.kernel.fakes import FakeStore, Gauge, Recorder, Watched, play, tale, tell
-from trio_agent import Agent, AgentEnd, Event, Message, TextDelta, TurnStart
+from trio_agent import Agent, AgentEnd, Event, Message, Subscription, TextDelta, TurnStart
 from trio_agent.testing import CUT, STALL, ScriptedModel, call, calls, check_order, say, think
 
 STORES = pytest.mark.parametrize("store", [None, lambda: FakeStore(delay=0.5)], ids=["volatile", "durable"])
@@ -164,6 +164,33 @@ async def test_one_reader_is_for_one_task(autojump_clock: MockClock) -> None:
                 with pytest.raises(trio.BusyResourceError):
                     await reader.__anext__()
                 watched.run.abort(0)
+
+
+async def test_of_two_tasks_with_one_reader_neither_waits_for_ever(autojump_clock: MockClock) -> None:
+    ended: list[str] = []
+
+    async def read(reader: Subscription, pause: float) -> None:
+        try:
+            while True:
+                await trio.sleep(pause)
+                while True:
+                    await reader.__anext__()
+        except trio.BusyResourceError:
+            ended.append("busy")
+        except StopAsyncIteration:
+            ended.append("read")
+
+    for seed in range(20):  # who of two that are woken in one moment goes on first is Trio's choice
+        model = ScriptedModel(say("abcdefgh", chunks=8, every=3))
+        with trio.fail_after(100):
+            async with Watched(Agent(model)) as watched:
+                reader = watched.run.events()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read, reader, 0)
+                    nursery.start_soon(read, reader, 3 + seed % 2)
+        assert len(ended) == 2
+        assert "read" in ended
+        ended.clear()
 
 
 async def test_an_iteration_that_was_left_goes_on_where_it_was(autojump_clock: MockClock) -> None:

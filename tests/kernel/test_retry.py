@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -165,6 +166,12 @@ async def test_a_silence_is_a_stall(autojump_clock: MockClock) -> None:
     assert watched.result.text == "Well."
 
 
+async def test_silence_may_be_unlimited(autojump_clock: MockClock) -> None:
+    slowly = say("abcdefgh", chunks=8, every=1_000)
+    watched = await play(Agent(ScriptedModel(slowly), retry=Retry(attempts=1, first_event=10, idle=math.inf)))
+    assert watched.result.text == "abcdefgh"
+
+
 async def test_a_stream_that_goes_on_is_no_stall(autojump_clock: MockClock) -> None:
     retry = Retry(attempts=1, first_event=20, idle=50)
     slow = say("Slowly but surely", chunks=17, delay=19, every=49)
@@ -263,3 +270,22 @@ async def test_calls_without_an_id_or_with_one_that_was_used_get_their_own(autoj
     assert (ids[0], ids[4]) == ("a", "b")
     assert all(call_id.strip() for call_id in ids)
     assert sorted(gauge.begun) == sorted(ids)
+
+
+async def test_calls_in_an_answer_that_cannot_be_read_do_not_run(autojump_clock: MockClock) -> None:
+    class Refusing(Strict):
+        def decode(self, message: Message, request: ModelRequest) -> Decoded:
+            return Decoded(message, "MALFORMED_TOOL_CALL", "no") if message.calls else Decoded(message)
+
+    gauge = Gauge()
+    agent = Agent(ScriptedModel(calls(call("work")), say("Done.")), tools=[gauge.tool()], codec=Refusing())
+    watched = await play(agent)
+    assert gauge.begun == []
+    assert [message.finish_reason for message in watched.result.messages] == [None, "malformed", None, "stop"]
+
+
+async def test_a_model_that_does_nothing_but_pause_is_an_error(autojump_clock: MockClock) -> None:
+    watched = await play(Agent(ScriptedModel(say("Well,", finish="pause"), repeat_last=True)))
+    assert requests(watched) == 11
+    assert isinstance(watched.result.error, ProviderError)
+    assert watched.reason == ("error", "error")

@@ -15,14 +15,17 @@ from trio_agent import (
     Block,
     FatalToolError,
     HookContext,
+    Message,
     Middleware,
+    ModelRequest,
     PreparedCall,
+    ProviderError,
     Replace,
     Text,
     Tool,
     ToolResult,
 )
-from trio_agent.testing import ScriptedModel, call, calls, say
+from trio_agent.testing import ScriptedModel, call, calls, fail, say
 
 
 def an_agent(*middleware: Middleware, script: Any = None, **options: Any) -> Agent:
@@ -136,6 +139,41 @@ async def test_an_abort_while_a_gate_is_asked(autojump_clock: MockClock, grace: 
 
 
 # ---------------------------------------------------------------------------------------------- wrappers
+
+
+async def test_no_gate_is_asked_about_a_call_that_was_left_out(autojump_clock: MockClock) -> None:
+    asked: list[str] = []
+
+    async def gate(ctx: HookContext, call: PreparedCall) -> None:
+        asked.append(call.call.id)
+        await trio.sleep(1)
+
+    script = calls(*[call("work", id=name) for name in "abc"]), say("Done.")
+    with trio.fail_after(100):
+        async with Watched(an_agent(hooked(before_tool_call=gate), script=script)) as watched:
+            await trio.sleep(0.5)
+            assert watched.run.cancel_call("b")
+            await watched.run.wait()
+    assert asked == ["a", "c"]
+    assert watched.statuses == {"a": "ok", "b": "not_run", "c": "ok"}
+
+
+async def test_an_abort_ends_the_backoffs_of_all_model_calls_of_hooks(autojump_clock: MockClock) -> None:
+    async def wrap_tool_call(ctx: HookContext, call: PreparedCall, call_next: Any) -> ToolResult:
+        with pytest.raises(ProviderError, match="aborted"):
+            await ctx.call_model([Message("user", "?")], purpose="ask")
+        return await call_next(call)  # type: ignore[no-any-return]
+
+    def script(request: ModelRequest, number: int) -> Any:
+        return calls(*[call("work")] * 3) if number == 1 else fail(503, retry_after=50)
+
+    with trio.fail_after(100):
+        async with Watched(an_agent(hooked(wrap_tool_call=wrap_tool_call), script=[script])) as watched:
+            await trio.sleep(1)
+            watched.run.abort()
+            await watched.run.wait()
+    assert watched.took == 1
+    assert set(watched.statuses.values()) == {"ok"}
 
 
 async def test_a_wrapper_may_change_the_result(autojump_clock: MockClock) -> None:

@@ -344,3 +344,18 @@ async def test_turns_are_counted_and_may_run_out(autojump_clock: MockClock) -> N
         assert watched.result.error is None
     watched = await play(agent.replace(model=ScriptedModel(say("Done.")), max_turns=1))
     assert watched.result.stop_reason == "stop"
+
+
+async def test_what_a_tool_steers_stands_behind_its_start(autojump_clock: MockClock) -> None:
+    @tool
+    async def steers(ctx: ToolContext) -> None:
+        """Steer."""
+        await watched.run.steer(ctx.call_id)
+
+    model = ScriptedModel(calls(call(steers, id="a"), call(steers, id="b")), say("Done."), say("And b."))
+    with trio.fail_after(100):
+        async with Watched(Agent(model, tools=[steers])) as watched:
+            await watched.run.wait()
+    told = watched.tale
+    for name in "ab":
+        assert told.index(f"start {name}") < told.index(f"queued steer '{name}'") < told.index(f"end {name} ok")

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from .._core._state import State, fold
-from .._errors import AgentError, Failure, StoreFailed, describe
+from .._errors import AgentError, Failure, SessionCorrupt, StoreFailed, describe
 from .._events import Diagnostic, DiagnosticCode, Event, Observation
 from .._facts import AgentEnd, AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
 from .._ports import Listener, SessionStore
@@ -84,6 +84,7 @@ class Journal:
 
         Raises:
           StoreFailed: the log cannot be read.
+          SessionCorrupt: a fact of it cannot have happened after those before it.
         """
         if self._store is None:
             return
@@ -94,7 +95,11 @@ class Journal:
         except Exception as error:
             raise StoreFailed(f"session {self._session!r} cannot be read: {describe(error)}") from error
         for fact in facts:
-            fold(self.state, fact)
+            try:
+                fold(self.state, fact)
+            except LookupError as error:
+                place = f"fact {self.state.head} of session {self._session!r}"
+                raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
             self._place = fact.place
         self._committed = self.state.head
 

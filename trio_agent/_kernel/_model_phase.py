@@ -131,7 +131,8 @@ class ModelPhase:
         message, error = decoded.message, None
         if decoded.code is not None:
             error = Failure(decoded.code, decoded.error)
-            message = attrs.evolve(message, finish_reason="malformed")
+            content = tuple(block for block in message.content if type(block) is not ToolCall)  # none of them may run
+            message = attrs.evolve(message, content=content, finish_reason="malformed")
         message = self._named(message)
         if journal.watched:
             attempt.show_start(journal)
@@ -258,15 +259,21 @@ class ModelPhase:
                 )
             number += 1
             attempt = Attempt("", None, self._config.retry)
+            failure: Failure | None = Failure("CANCELLED", "the model call was cut")
             try:
                 answer = await attempt.stream(self._config.model.stream, request)
-            except ProviderError as error:
-                self._journal.post(ModelCallEnd(purpose, attempt.assembler.usage, Failure.of(error)))
-                delay = retry_delay(error, number, self._config.retry)
-                if delay is None or self._journal.state.abort is not None:
-                    raise
-                with self._control.waiting():
-                    await trio.sleep(delay)
-            else:
-                self._journal.post(ModelCallEnd(purpose, answer.usage))
+                failure = None
                 return answer.message
+            except ProviderError as error:
+                failure = Failure.of(error)
+                delay = retry_delay(error, number, self._config.retry)
+                if delay is None:
+                    raise
+            except Exception as error:
+                failure = Failure.of(error)
+                raise
+            finally:  # spent is spent, also by a call that was cut
+                if self._journal.state.run_id is not None:  # a hook may have left the call to a task of its own
+                    self._journal.post(ModelCallEnd(purpose, attempt.assembler.usage, failure))
+            with self._control.waiting():  # which an abort ends
+                await trio.sleep(delay)

@@ -61,6 +61,8 @@ class Preparation:
         for index, call in enumerate(state.calls):
             if index % BREATH == BREATH - 1:
                 await trio.lowlevel.checkpoint()
+            if state.results[index] is not None:  # it was left out while those before it were prepared
+                continue
             if cut_off:
                 await self._refuse(index, ToolResult.of(call.id, "truncated"))
                 continue

@@ -17,7 +17,17 @@ import trio
 
 from .._core._settle import close_run, close_turn
 from .._core._transcript import project
-from .._errors import AgentError, Failure, OutputError, RequestError, RunCancelled, RunEnded, describe, leaves
+from .._errors import (
+    AgentError,
+    Failure,
+    OutputError,
+    ProviderError,
+    RequestError,
+    RunCancelled,
+    RunEnded,
+    describe,
+    leaves,
+)
 from .._events import Event
 from .._facts import AgentStart, Fact, MessageQueued, StopReason
 from .._messages import Message, Origin
@@ -111,6 +121,7 @@ class Run:
         context.attach(models.ask)
         tools = ToolPhase(config.dispatcher, chain, self._control, journal, context, config.max_parallel_tools)
         loop = Loop(journal, self._control, chain, models, tools)
+        window = config.model.context_window  # foreign code: it may raise here, where no nursery is open
         self._nursery = nursery = await manager.__aenter__()
         # From here on nothing waits until the body runs.
         journal.start(nursery)
@@ -120,7 +131,7 @@ class Run:
             self._settle_crashed()
         left = tuple(q.id for q in journal.state.queue.values() if q.origin != "repair")
         journal.begin_run(run_id)
-        journal.post(AgentStart(self._messages, config.limits, config.model.context_window, left))
+        journal.post(AgentStart(self._messages, config.limits, window, left))
         nursery.start_soon(self._main, loop)
         return self
 
@@ -152,7 +163,8 @@ class Run:
             raise RuntimeError("a run must be left by the task that entered it")
         if not self._over and not (self._finishing and error is None):
             self._control.leave()
-            self._journal.settle_by(self._control.settle_deadline())
+            if self._control.ended:  # else settlement begins when the loop has left what cannot be cut
+                self._journal.settle_by(self._control.settle_deadline())
             self._watch_settlement()
         try:
             swallowed = await manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  # a nursery waits, always
@@ -160,10 +172,12 @@ class Run:
             found = leaves(raised)
             # The body's own may be a group; the nursery has taken it apart, but its leaves are the same objects.
             own = [] if error is None else leaves(error)
-            if error is not None and all(any(each is leaf for each in found) for leaf in own):
-                for each in found:
-                    if not isinstance(each, trio.Cancelled) and all(each is not leaf for leaf in own):
-                        error.add_note(f"while leaving the run: {describe(each)}")
+            others = [e for e in found if not isinstance(e, trio.Cancelled) and all(e is not leaf for leaf in own)]
+            # An interrupt of the run's passes through; a cancellation of the host's is no error of the body's.
+            passes = others and all(isinstance(leaf, trio.Cancelled) for leaf in own)
+            if error is not None and not passes and all(any(each is leaf for each in found) for leaf in own):
+                for each in others:
+                    error.add_note(f"while leaving the run: {describe(each)}")
                 return False  # noqa: ASYNC104  # Python raises the body's own again
             raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None  # noqa: ASYNC104
         return bool(swallowed)
@@ -283,9 +297,12 @@ class Run:
         if message.role != "user" or not project((message,)):
             raise RequestError(f"expected a user message that says something, got {message!r}"[:500])
         queued = MessageQueued(self._config.ids(), origin, attrs.evolve(message, origin=origin), interrupt)
+        tools = self._control.tools
+        if tools is not None:
+            tools.drain()  # what calls have said was said before this
         journal.post(queued)
-        if interrupt and self._control.tools is not None:
-            self._control.tools.interrupt()
+        if interrupt and tools is not None:
+            tools.interrupt()
         await journal.committed()
 
     @trio.lowlevel.enable_ki_protection
@@ -378,5 +395,6 @@ def _as_error(failure: Failure | None) -> AgentError:
     """An exception for a failure that the log tells of, and that was no exception in this process."""
     if failure is None:
         return AgentError("the run failed")
-    kind = OutputError if failure.code.startswith("MALFORMED") else AgentError
+    kinds = {"MALFORMED_OUTPUT": OutputError, "MALFORMED_TOOL_CALL": OutputError, "PROVIDER_ERROR": ProviderError}
+    kind: type[AgentError] = kinds.get(failure.code, AgentError)
     return kind(failure.message, code=failure.code)

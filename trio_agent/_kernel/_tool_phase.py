@@ -134,6 +134,7 @@ class ToolPhase:
                 while self._done < width:
                     self._wake = trio.Event()
                     await self._wake.wait()
+                    self._rounds += 1
                     self.drain()
         finally:
             self.drain()
@@ -144,7 +145,6 @@ class ToolPhase:
         The loop waits for an event and not in ``receive``: a channel hands its item to a task that waits
         there before the task runs, and draining past that item would turn the order around.
         """
-        self._rounds += 1
         if self._receive is None:
             return
         with contextlib.suppress(trio.WouldBlock):
@@ -206,15 +206,15 @@ class ToolPhase:
         streak, rounds = 0, self._rounds
         while True:
             await self._run_call(call, scope)
+            streak = streak + 1 if rounds == self._rounds else 0
+            rounds = self._rounds
+            if streak == BREATH:  # with no call in hand: others may leave out any that has not started
+                streak = 0
+                await trio.lowlevel.cancel_shielded_checkpoint()
             following = await self._next()
             if following is None or call.cut:
                 return following
             call = following
-            streak = streak + 1 if rounds == self._rounds else 0
-            rounds = self._rounds
-            if streak == BREATH:
-                streak = 0
-                await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def _next(self) -> CallContext | None:
         while True:
@@ -266,6 +266,7 @@ class ToolPhase:
                 result = ToolResult.of(call_id, "interrupted")
             if result is not None:
                 self._end(call, result)
+            call.close()  # also if its result is settlement's
             del self._running[call_id]
             if not call.abandoned:
                 limiter.release_on_behalf_of(call)
