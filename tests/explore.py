@@ -17,7 +17,8 @@ from trio_agent._core._state import State, fold
 from trio_agent._events import Event
 from trio_agent._facts import Fact, ToolExecutionEnd
 from trio_agent._kernel._config import KernelConfig
-from trio_agent._kernel._run import Run, RunResult
+from trio_agent._kernel._result import RunResult
+from trio_agent._kernel._run import Run
 from trio_agent._messages import Message, Text, ToolCall, ToolResult
 from trio_agent._ports import PreparedCall, SessionStore, ToolContext
 from trio_agent._written import read_fact, write_fact

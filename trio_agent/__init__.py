@@ -64,8 +64,8 @@ from ._facts import TurnEnd as TurnEnd
 from ._facts import TurnEndReason as TurnEndReason
 from ._facts import TurnStart as TurnStart
 from ._kernel._announcer import OnListenerError as OnListenerError
+from ._kernel._result import RunResult as RunResult
 from ._kernel._run import Run as Run
-from ._kernel._run import RunResult as RunResult
 from ._kernel._subscription import Subscription as Subscription
 from ._messages import CustomBlock as CustomBlock
 from ._messages import File as File

@@ -11,7 +11,8 @@ import attrs
 from ._core._transcript import admit, as_messages
 from ._errors import ConfigError
 from ._kernel._config import KernelConfig
-from ._kernel._run import Run, RunResult
+from ._kernel._result import RunResult
+from ._kernel._run import Run
 from ._messages import Message
 from ._middleware import Middleware
 from ._options import Limits, QueueMode, Retry, Sampling, ToolChoice

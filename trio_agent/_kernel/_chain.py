@@ -50,6 +50,10 @@ class RunContext:
         """What hooks emit stands behind what tools have said, which ``drain`` posts."""
         self._drain = drain
 
+    def detach(self) -> None:
+        """The run is over: no cycle keeps it alive."""
+        self._ask = self._drain = None
+
     @property
     def turn(self) -> int:
         return self._journal.state.turn
@@ -66,8 +70,8 @@ class RunContext:
         self._journal.post(custom)
 
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
-        assert self._ask is not None
         self._check_open()
+        assert self._ask is not None
         return await self._ask(messages, system, purpose)
 
     def _check_open(self) -> None:

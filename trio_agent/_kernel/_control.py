@@ -76,6 +76,10 @@ class Control:
         """The journal that aborts are posted to."""
         self._journal = journal
 
+    def detach(self) -> None:
+        """The run is over: no cycle keeps it alive."""
+        self._journal = None
+
     # --- cutting -------------------------------------------------------------------------------------
 
     def abort(self, grace: float, reason: str | None) -> bool:
@@ -144,3 +148,8 @@ class Control:
         if self._settle_by is None:
             self._settle_by = trio.current_time() + self.settle_timeout
         return self._settle_by
+
+    def foreign_deadline(self) -> float:
+        """Until when a settlement waits for foreign code: a fifth of its time is left for a log that is written."""
+        durable = self._journal is not None and self._journal.durable
+        return self.settle_deadline() - (self.settle_timeout / 5 if durable else 0)

@@ -107,7 +107,8 @@ class Loop:
                     journal.post(TurnStart(journal.state.turn + 1))
                 await self._models.call_model()
             case Settle(reason, failure):
-                stop = bool(self._chain.should_stop) and await self._chain.stops()
+                complete = failure is None and reason != "aborted"
+                stop = complete and bool(self._chain.should_stop) and await self._chain.stops()
                 self._close_turn(reason, failure, stop)
             case Deliver(ids):
                 journal.post(TurnStart(journal.state.turn + 1), *map(MessageDelivered, ids))
@@ -176,7 +177,7 @@ class Loop:
         try:
             if self._chain.after_agent and not self._after_agent_ran:
                 # A scope of its own: if the deadline cuts the hook, the run's end is posted all the same.
-                with trio.CancelScope(shield=True, deadline=self._settle_deadline()):
+                with trio.CancelScope(shield=True, deadline=self._control.foreign_deadline()):
                     await self._after_agent()
         except AgentError as error:
             self._fail(error)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, final
+from typing import Final, cast, final
 
 import attrs
 import trio
@@ -18,21 +18,15 @@ import trio
 from .._core._settle import close_run, close_turn
 from .._core._transcript import project
 from .._errors import (
-    AgentError,
-    Failure,
-    OutputError,
-    ProviderError,
     RequestError,
-    RunCancelled,
     RunEnded,
     describe,
     leaves,
 )
 from .._events import Event
-from .._facts import AgentStart, Fact, MessageQueued, StopReason
+from .._facts import AgentStart, Fact, MessageQueued
 from .._messages import Message, Origin
 from .._middleware import Snapshot
-from .._model import Usage
 from .._ports import Listener
 from ._announcer import OnListenerError
 from ._chain import Chain, RunContext
@@ -41,36 +35,13 @@ from ._control import Control
 from ._journal import Journal
 from ._loop import Loop
 from ._model_phase import ModelPhase
+from ._result import RunResult, result_of
 from ._subscription import Subscription
 from ._tool_phase import ToolPhase
 
-__all__ = ["Run", "RunResult"]
+__all__ = ["Run"]
 
 _LOG: Final = logging.getLogger("trio_agent")
-
-
-@attrs.frozen
-class RunResult:
-    """What a run came to."""
-
-    messages: tuple[Message, ...]
-    """This run's, its input included."""
-    text: str
-    """Of the last assistant message."""
-    usage: Usage
-    """Summed over all model calls, failed ones included."""
-    stop_reason: StopReason
-    error: BaseException | None
-    """The cause of ``error``; a :class:`RunCancelled` after ``aborted`` and ``cancelled``; else ``None``."""
-    turns: int
-    undelivered: tuple[Message, ...] = ()
-    """Messages that were accepted and that no turn came for."""
-
-    def raise_for_error(self) -> RunResult:
-        """Raise :attr:`error` if there is one; else return the result itself."""
-        if self.error is not None:
-            raise self.error
-        return self
 
 
 @final
@@ -132,7 +103,7 @@ class Run:
         left = tuple(q.id for q in journal.state.queue.values() if q.origin != "repair")
         journal.begin_run(run_id)
         journal.post(AgentStart(self._messages, config.limits, window, left))
-        nursery.start_soon(self._main, loop)
+        nursery.start_soon(self._main, loop, context)
         return self
 
     def _settle_crashed(self) -> None:
@@ -142,12 +113,14 @@ class Run:
         journal.post(*close_run(journal.state, "interrupted"))
 
     @trio.lowlevel.enable_ki_protection
-    async def _main(self, loop: Loop) -> None:
+    async def _main(self, loop: Loop, context: RunContext) -> None:
         try:
             await loop.run()
         finally:
             self._over = True
-            self._result = self._make_result()
+            self._result = result_of(self._journal, self._control.cause, keep_queue=self._borrowed)
+            context.detach()
+            self._control.detach()
             if self._done is not None:
                 self._done.set()
 
@@ -294,7 +267,7 @@ class Run:
             raise RunEnded("the run is over: the message was not accepted")
         if isinstance(message, str):
             message = Message("user", message)
-        if message.role != "user" or not project((message,)):
+        if not isinstance(cast("object", message), Message) or message.role != "user" or not project((message,)):
             raise RequestError(f"expected a user message that says something, got {message!r}"[:500])
         queued = MessageQueued(self._config.ids(), origin, attrs.evolve(message, origin=origin), interrupt)
         tools = self._control.tools
@@ -371,30 +344,3 @@ class Run:
                 text = f"{call} was cut and is still running after {self._config.settle_timeout:g} s"
                 self._journal.diagnose("CALL_WILL_NOT_STOP", text)
                 _LOG.warning("%s; leaving the run waits for it", text)
-
-    def _make_result(self) -> RunResult:
-        state = self._journal.state
-        messages = tuple(state.transcript[state.run_began :])
-        stop_reason: StopReason = state.stop_reason or "cancelled"
-        error: BaseException | None = self._control.cause or self._journal.failed
-        if error is not None:
-            stop_reason = "error"
-        elif stop_reason == "error":
-            error = _as_error(state.failure)
-        elif stop_reason in ("aborted", "cancelled"):
-            why = state.abort.reason if state.abort is not None and stop_reason == "aborted" else None
-            error = RunCancelled(f"the run was {stop_reason}" + (f": {why}" if why else ""))
-        answers = [message for message in messages if message.role == "assistant"]
-        waiting = () if self._borrowed or not state.queue else state.snapshot().queued
-        return RunResult(
-            messages, answers[-1].text if answers else "", state.usage, stop_reason, error, state.turns, waiting
-        )
-
-
-def _as_error(failure: Failure | None) -> AgentError:
-    """An exception for a failure that the log tells of, and that was no exception in this process."""
-    if failure is None:
-        return AgentError("the run failed")
-    kinds = {"MALFORMED_OUTPUT": OutputError, "MALFORMED_TOOL_CALL": OutputError, "PROVIDER_ERROR": ProviderError}
-    kind: type[AgentError] = kinds.get(failure.code, AgentError)
-    return kind(failure.message, code=failure.code)

@@ -362,7 +362,7 @@ class ToolPhase:
         """Until when what a cut call cannot stop is waited for.  A cut of one call is no settlement."""
         if call.cut and not self.control.cut:
             return self.journal.now() + self.control.settle_timeout
-        return self.control.settle_deadline()
+        return self.control.foreign_deadline()
 
     def late(self, call: ToolCall) -> None:
         """A tool said something after its call had ended."""
