@@ -133,6 +133,7 @@ def question(state: State) -> list[Message]:
 
 @pytest.mark.parametrize(("phase", "times"), CASES)
 async def test_an_interrupt_in_any_phase_settles_the_run_and_goes_on_as_itself(phase: str, times: str) -> None:
+    """B39: SIGINT to a child process in each phase, and twice in a row."""
     told = await interrupt(phase, times)
     assert told["caught"] == "KeyboardInterrupt"
     assert told["tasks"] == 0

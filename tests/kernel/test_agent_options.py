@@ -87,6 +87,8 @@ BAD: list[tuple[str, Any]] = [
     ("settle_timeout", "5"),
     ("settle_timeout", None),
     ("listeners", [5]),
+    ("listeners", ["print"]),
+    ("listeners", print),
     ("listeners", 5),
     ("dispatcher", object()),
     ("name", 5),

@@ -100,6 +100,51 @@ async def test_all_calls_can_be_cut_one_by_one(autojump_clock: MockClock) -> Non
     assert watched.took == 1
 
 
+async def test_to_cut_a_call_costs_the_same_among_many(autojump_clock: MockClock) -> None:
+    compared = 0
+
+    class Id(str):
+        """An id that counts how often it is compared."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    ids = [f"c{number}" for number in range(500)]
+    model = ScriptedModel(calls(*[call("work", id=Id(each), seconds=1) for each in ids]), say("Done."))
+    with trio.fail_after(100):
+        async with Watched(Agent(model, tools=[Gauge().tool()])) as watched:
+            await trio.sleep(0.5)
+            compared = 0
+            assert all(watched.run.cancel_call(each) for each in reversed(ids))
+            assert 0 < compared < 10 * len(ids)
+            assert not any(watched.run.cancel_call(each) for each in ids[10:])
+            await watched.run.wait()
+    assert list(watched.statuses.values()).count("not_run") == 490
+    assert list(watched.statuses.values()).count("interrupted") == 10
+
+
+async def test_an_id_of_an_earlier_turn_is_none_of_this_one(autojump_clock: MockClock) -> None:
+    model = ScriptedModel(
+        calls(*[call("work", id=each, seconds=1) for each in "abc"]),
+        calls(*[call("work", id=each, seconds=1) for each in "xyz"]),
+        say("Done."),
+    )
+    with trio.fail_after(100):
+        async with Watched(Agent(model, tools=[Gauge().tool()], max_parallel_tools=1)) as watched:
+            await trio.sleep(0.5)
+            assert watched.run.cancel_call("b") is True
+            await trio.sleep(2)  # c is done, x runs
+            assert [watched.run.cancel_call(each) for each in "abc"] == [False] * 3
+            assert watched.run.cancel_call("z") is True
+            await watched.run.wait()
+    assert [call_id for call_id, status in watched.statuses.items() if status == "not_run"] == ["b", "z"]
+
+
 async def test_a_call_that_waits_for_its_lane(autojump_clock: MockClock) -> None:
     gauge = Gauge()
     model = ScriptedModel(calls(*[call("work", id=call_id, seconds=2) for call_id in "abc"]), say("Done."))

@@ -13,12 +13,14 @@ from tests.kernel.fakes import FakeStore, Watched, hooked, play
 from trio_agent import (
     Agent,
     AgentError,
+    Diagnostic,
     Event,
     HookContext,
     Message,
     ModelRequest,
     RunEnded,
     TextChunk,
+    Tool,
     ToolContext,
     Usage,
     UsageReport,
@@ -51,8 +53,76 @@ async def test_a_call_that_settlement_answers_is_closed_too(autojump_clock: Mock
                 watched.run.abort(0)
                 await watched.run.wait()
         assert watched.reason == ("aborted", "aborted")
-        assert watched.diagnostics() == ["LATE_UPDATE"] * 2 * count
+        assert watched.diagnostics() == ["LATE_UPDATE"] * (count + 1)
         assert [line for line in watched.tale if line.startswith("custom")] == ["custom note"]
+
+
+@pytest.mark.parametrize("store", [None, FakeStore], ids=["volatile", "durable"])
+@pytest.mark.parametrize("how", ["stop", "abort", "leave", "error"])
+async def test_what_calls_say_after_their_ends_is_counted_and_not_told_each_time(
+    autojump_clock: MockClock, how: str, store: Any
+) -> None:
+    def chat(times: dict[str, int]) -> None:
+        for context in kept:
+            for _ in range(times.get(context.call_id, 0)):
+                context.progress("late")
+                context.emit("late", {})
+
+    async def before_model(ctx: HookContext) -> None:
+        if ctx.turn == 2:
+            kept.sort(key=lambda context: context.call_id)
+            chat({"a": 400, "b": 1})
+            if how == "abort":
+                watched.run.abort(0)
+            elif how == "leave":
+                left.set()
+            elif how == "error":
+                raise ValueError("no")
+
+    async def after_agent(ctx: HookContext) -> None:
+        chat({"a": 100})
+        kept[2].progress("late")
+
+    left = trio.Event()
+    kept: list[ToolContext] = []
+    model = ScriptedModel(calls(*[call("keep", id=each) for each in "abcd"]), *[say("Done.")] * (how == "stop"))
+    hooks = hooked(before_model=before_model, after_agent=after_agent)
+    agent = Agent(model, tools=[keeping(kept)], middleware=[hooks], store=store and store())
+    with trio.fail_after(100):
+        async with Watched(agent) as watched:
+            await (left.wait() if how == "leave" else watched.run.wait())
+    assert watched.diagnostics() == ["LATE_UPDATE"] * 4
+    *first, last = [event.text for event in watched.all(Diagnostic)]
+    assert ["keep (a)" in first[0], "keep (b)" in first[1], "keep (c)" in first[2]] == [True] * 3
+    assert "keep (a) 1000 times, keep (b) twice" in last
+    assert "(c)" not in last
+    assert "(d)" not in last
+    assert watched.tale[-3:-1] == ["diagnostic LATE_UPDATE", "phase idle"]
+
+
+async def test_a_count_of_late_calls_names_few_of_many(autojump_clock: MockClock) -> None:
+    async def after_agent(ctx: HookContext) -> None:
+        for context in kept:
+            for _ in range(3):
+                context.progress("late")
+
+    kept: list[ToolContext] = []
+    model = ScriptedModel(calls(*[call("keep", id=f"c{number}") for number in range(50)]), say("Done."))
+    watched = await play(Agent(model, tools=[keeping(kept)], middleware=[hooked(after_agent=after_agent)]))
+    assert watched.diagnostics() == ["LATE_UPDATE"] * 51
+    text = watched.all(Diagnostic)[-1].text
+    assert text.count("3 times") == 8
+    assert "42 more calls" in text
+
+
+def keeping(kept: list[ToolContext]) -> Tool:
+    @tool
+    async def keep(ctx: ToolContext) -> str:
+        """Keep the context."""
+        kept.append(ctx)
+        return "kept"
+
+    return keep
 
 
 async def test_a_chunk_that_comes_when_its_stream_is_over_is_part_of_nothing(autojump_clock: MockClock) -> None:

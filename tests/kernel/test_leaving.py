@@ -9,8 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.kernel.fakes import Gauge, Watched, play
-from trio_agent import Agent, HookContext, Message, Middleware, RunCancelled, RunResult, tool
+from tests.kernel.fakes import Gauge, Watched, hooked, play, results
+from trio_agent import Agent, Event, HookContext, Message, Middleware, Run, RunCancelled, RunResult, tool
+from trio_agent._errors import leaves
+from trio_agent._kernel._leaving import what_leaves
 from trio_agent.testing import ScriptedModel, call, calls, say, stall
 
 
@@ -226,6 +228,77 @@ async def test_settlement_takes_no_longer_than_its_time(autojump_clock: MockCloc
     assert watched.reason == ("cancelled", "cancelled")
 
 
+# --------------------------------------------------------------- which of several exceptions leaves the block
+
+MINE, OTHER = ValueError("mine"), KeyError("other")
+INTERRUPT, EXIT = KeyboardInterrupt(), SystemExit(3)
+
+
+def cancellation() -> trio.Cancelled:
+    """One as Trio makes it."""
+    caught: list[trio.Cancelled] = []
+
+    async def be_cut() -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled as cancelled:
+                caught.append(cancelled)
+                raise
+
+    trio.run(be_cut)
+    return caught[0]
+
+
+CUT, CUT_TOO = cancellation(), cancellation()
+
+
+def group(*errors: BaseException) -> BaseException:
+    return BaseExceptionGroup("", errors)
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, group, lambda error: group(group(error))])
+def test_the_bodys_own_leaves_however_deep_the_nursery_has_wrapped_it(wrap: Any) -> None:
+    assert what_leaves(wrap(MINE), MINE) == (MINE, [])
+
+
+@pytest.mark.parametrize("apart", [GROUP, group(*GROUP.exceptions), group(KeyError("?"), GROUP)])
+def test_a_group_of_the_bodys_leaves_as_itself_when_it_was_taken_apart(apart: BaseException) -> None:
+    leaving, _ = what_leaves(apart, GROUP)
+    assert leaving is GROUP
+
+
+def test_what_the_run_raised_beside_the_bodys_own_is_told_with_it() -> None:
+    assert what_leaves(group(OTHER, CUT, group(MINE, EXIT)), MINE) == (MINE, [OTHER, EXIT])
+    assert what_leaves(group(EXIT, KeyboardInterrupt(), INTERRUPT), INTERRUPT)[0] is INTERRUPT
+
+
+def test_the_bodys_cancellation_goes_on_if_nothing_else_was_raised() -> None:
+    assert what_leaves(CUT, CUT) == (CUT, [])
+    assert what_leaves(group(CUT, group(CUT)), CUT) == (CUT, [])
+    both = group(CUT, CUT_TOO)
+    assert what_leaves(group(CUT, both), both) == (both, [])
+
+
+@pytest.mark.parametrize("error", [INTERRUPT, EXIT])
+def test_an_interrupt_of_the_runs_passes_before_a_cancellation(error: BaseException) -> None:
+    assert what_leaves(group(CUT, error), CUT) == (error, [])
+    assert what_leaves(group(CUT, group(error)), group(CUT, CUT_TOO)) == (error, [])
+
+
+def test_what_the_run_raised_leaves_if_the_body_raised_nothing() -> None:
+    assert what_leaves(EXIT, None) == (EXIT, [])
+    assert what_leaves(group(CUT, group(EXIT)), None) == (EXIT, [])
+    assert what_leaves(group(CUT, CUT_TOO), None) == (CUT, [])
+
+
+def test_of_a_group_that_was_not_given_back_whole_the_rest_leaves() -> None:
+    # The nursery's own scope has swallowed the cancellation in it.
+    assert what_leaves(group(MINE), group(CUT, MINE)) == (MINE, [])
+    assert what_leaves(group(CUT_TOO), group(CUT, MINE)) == (CUT_TOO, [])
+
+
 # --------------------------------------------------------------------------------------- what a run is for
 
 
@@ -272,10 +345,10 @@ async def test_the_result_is_there_when_the_run_is_done(autojump_clock: MockCloc
 
 
 async def test_many_tasks_may_wait(autojump_clock: MockClock) -> None:
-    results: list[RunResult] = []
+    got: list[RunResult] = []
 
     async def wait() -> None:
-        results.append(await watched.run.wait())
+        got.append(await watched.run.wait())
 
     with trio.fail_after(100):
         async with Watched(an_agent()) as watched:
@@ -283,7 +356,105 @@ async def test_many_tasks_may_wait(autojump_clock: MockClock) -> None:
                 for _ in range(3):
                     nursery.start_soon(wait)
             assert await watched.run.wait() is watched.run.result
-    assert results == [watched.result] * 3
+    assert got == [watched.result] * 3
+
+
+async def in_a_nursery(run: Run) -> RunResult:
+    got: list[RunResult] = []
+
+    async def wait() -> None:
+        got.append(await run.wait())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+    return got[0]
+
+
+@pytest.mark.parametrize("wait", [Run.wait, in_a_nursery], ids=["itself", "a task of its own"])
+@pytest.mark.parametrize("place", ["single call", "many calls", "wrap_tool_call", "before_model", "listener"])
+async def test_what_the_run_waits_for_must_not_wait_for_the_run(
+    autojump_clock: MockClock, place: str, wait: Any
+) -> None:
+    refused: list[str] = []
+
+    async def try_it() -> None:
+        with pytest.raises((RuntimeError, ExceptionGroup)) as caught:
+            await wait(watched.run)
+        (error,) = leaves(caught.value)
+        assert isinstance(error, RuntimeError)
+        assert "itself" in str(error)
+        refused.append(place)
+
+    @tool
+    async def waits() -> str:
+        """Wait for the run."""
+        if place in ("single call", "many calls"):
+            await try_it()
+        return "waited"
+
+    async def before_model(ctx: HookContext) -> None:
+        if place == "before_model":
+            await try_it()
+
+    async def wrap_tool_call(ctx: HookContext, call: Any, call_next: Any) -> Any:
+        if place == "wrap_tool_call":
+            await try_it()
+        return await call_next(call)
+
+    async def listener(event: Event) -> None:
+        if place == "listener" and event.kind == "turn_end":
+            await try_it()
+
+    hooks = hooked(before_model=before_model, wrap_tool_call=wrap_tool_call)
+    model = ScriptedModel(calls(*[call(waits)] * (3 if place == "many calls" else 1)), say("Done."))
+    with trio.fail_after(100):
+        async with Watched(Agent(model, tools=[waits], middleware=[hooks], listeners=[listener])) as watched:
+            await watched.run.wait()
+    assert set(refused) == {place}
+    assert watched.reason == ("stop", "stop")
+    assert set(watched.statuses.values()) == {"ok"}
+
+
+async def test_a_task_outside_the_run_may_wait_for_it_whoever_has_started_it(autojump_clock: MockClock) -> None:
+    got: list[RunResult] = []
+
+    async def wait() -> None:
+        got.append(await watched.run.wait())
+
+    @tool
+    async def delegate() -> str:
+        """Have somebody else wait."""
+        outside.start_soon(wait)
+        trio.lowlevel.spawn_system_task(wait)
+        await trio.sleep(1)
+        return "delegated"
+
+    model = ScriptedModel(calls(call(delegate), call(delegate)), say("Done."))
+    with trio.fail_after(100):
+        async with trio.open_nursery() as outside, Watched(Agent(model, tools=[delegate])) as watched:
+            async with trio.open_nursery() as inside:
+                inside.start_soon(wait)
+                await watched.run.wait()
+    assert got == [watched.result] * 5
+
+
+async def test_a_tool_may_wait_for_another_run(autojump_clock: MockClock) -> None:
+    inner = an_agent()
+
+    @tool
+    async def delegate() -> str:
+        """Have another agent do it."""
+        async with inner.run("go") as run:
+            assert await in_a_nursery(run) is await run.wait()
+            with pytest.raises(RuntimeError, match="itself"):
+                await watched.run.wait()
+        return run.result.text
+
+    with trio.fail_after(100):
+        async with Watched(Agent(ScriptedModel(calls(call(delegate)), say("All done.")), tools=[delegate])) as watched:
+            await watched.run.wait()
+    assert watched.reason == ("stop", "stop")
+    assert [result.text for result in results(watched)] == ["Done."]
 
 
 async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:

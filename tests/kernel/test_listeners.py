@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.kernel.fakes import FakeStore, Gauge, Recorder, Watched, play, tell
-from trio_agent import Agent, Event, ListenerFailed
+from trio_agent import Agent, AgentEnd, ConfigError, Event, ListenerFailed, TurnEnd
 from trio_agent.testing import EventOrder, ScriptedModel, call, calls, check_order, say
 
 STORES = pytest.mark.parametrize("store", [None, lambda: FakeStore(delay=0.5)], ids=["volatile", "durable"])
@@ -62,6 +62,56 @@ async def test_a_listener_may_ask_for_some_kinds_only(autojump_clock: MockClock)
             watched.run.subscribe(recorder, kinds=["turn_end", "agent_end"])
             await watched.run.wait()
     assert recorder.tale == ["turn_end 1 tool_use", "turn_end 2 stop", "agent_end stop"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kinds": "turn_end"}, ["kinds", "'turn_end'", "['turn_end']"]),
+        ({"kinds": b"turn_end"}, ["kinds", "b'turn_end'"]),
+        ({"kinds": 5}, ["kinds", "5"]),
+        ({"kinds": ["agent_end", "turn_ends"]}, ["kinds", "'turn_ends'", "turn_end"]),
+        ({"kinds": {"tool_end"}}, ["kinds", "'tool_end'", "tool_use"]),
+        ({"kinds": ["TurnEnd"]}, ["kinds", "'TurnEnd'", "turn_end"]),
+        ({"kinds": [TurnEnd]}, ["kinds", "TurnEnd", "'turn_end'"]),
+        ({"kinds": ["xyzzy"]}, ["kinds", "'xyzzy'"]),
+        ({"kinds": [["turn_end"]]}, ["kinds", "['turn_end']"]),
+        ({"on_error": "ignore"}, ["on_error", "'ignore'", "'fail'", "'detach'"]),
+        ({"on_error": None}, ["on_error", "None"]),
+        ({"on_error": ["fail"]}, ["on_error", "['fail']"]),
+        ({"listener": None}, ["listener", "None"]),
+        ({"listener": "print"}, ["listener", "'print'"]),
+    ],
+    ids=repr,
+)
+async def test_a_listener_that_would_never_be_called_is_refused(
+    autojump_clock: MockClock, options: Any, words: list[str]
+) -> None:
+    recorder = Recorder()
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            with pytest.raises(ConfigError) as caught:
+                watched.run.subscribe(**{"listener": recorder, **options})
+            await watched.run.wait()
+    assert caught.value.code == "INVALID_CONFIG"
+    assert caught.value.message.startswith(words[0])
+    assert [word for word in words if word not in caught.value.message] == []
+    assert recorder.events == []
+    assert watched.reason == ("stop", "stop")
+
+
+async def test_every_kind_of_event_may_be_asked_for(autojump_clock: MockClock) -> None:
+    each: dict[str, Recorder] = {}
+    with trio.fail_after(100):
+        async with Watched(an_agent()) as watched:
+            for kind in sorted({cls.kind for cls in get_args(Event)}):
+                each[kind] = Recorder()
+                watched.run.subscribe(each[kind], kinds={kind})
+            await watched.run.wait()
+    assert AgentEnd.kind in each
+    for kind, recorder in each.items():
+        assert {event.kind for event in recorder.events} <= {kind}
+    assert {kind for kind, recorder in each.items() if recorder.events} == {event.kind for event in watched.events}
 
 
 async def test_a_listener_is_told_from_the_first_event_or_from_now(autojump_clock: MockClock) -> None:

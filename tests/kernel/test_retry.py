@@ -10,11 +10,14 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from tests.kernel.fakes import Gauge, Watched, play
+from tests.kernel.fakes import Gauge, Watched, hooked, play
 from trio_agent import (
     Agent,
+    AgentEnd,
     Decoded,
+    Failure,
     Finish,
+    HookContext,
     Message,
     MessageDiscarded,
     MessageEnd,
@@ -27,6 +30,7 @@ from trio_agent import (
     TextChunk,
     Usage,
 )
+from trio_agent.codecs import NativeCodec
 from trio_agent.testing import CUT, STALL, ScriptedModel, call, calls, chunks, fail, say, stall
 
 AT_ONCE = Retry(base=0)
@@ -228,6 +232,30 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_again(autojump_clock: 
         "model_call_start 1",
     ]
     assert {request.system for request in model.requests} == {"Be strict."}
+
+
+@pytest.mark.parametrize("method", ["encode", "decode"])
+@pytest.mark.parametrize("error", [KeyError("lost"), ExceptionGroup("two", [KeyError("lost"), ValueError("x")])])
+async def test_a_codec_that_raises_is_no_failure_of_a_hook(
+    autojump_clock: MockClock, method: str, error: Exception
+) -> None:
+    class Broken(NativeCodec):
+        pass
+
+    async def pass_on(ctx: HookContext, request: ModelRequest, emit: Any, call_next: Any) -> None:
+        await call_next(request, emit)
+
+    def breaks(self: object, *args: object) -> Any:
+        raise error
+
+    setattr(Broken, method, breaks)
+    plain = await play(Agent(ScriptedModel(say("Hi."), repeat_last=True), codec=Broken()))
+    hooks = [hooked(wrap_model_call=pass_on)]
+    hooked_too = await play(Agent(ScriptedModel(say("Hi."), repeat_last=True), codec=Broken(), middleware=hooks))
+    assert hooked_too.result.error is plain.result.error is error
+    assert [event.error for event in hooked_too.all(MessageEnd)] == [event.error for event in plain.all(MessageEnd)]
+    assert plain.the(AgentEnd).error == hooked_too.the(AgentEnd).error == Failure.of(error)
+    assert hooked_too.tale == plain.tale
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2])

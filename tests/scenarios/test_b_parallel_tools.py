@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.scenarios.batches import batch
+from tests.scenarios.cutting import HOWS, after, cut
 from tests.scenarios.stage import Bench, MemoryStore, Scene
 from trio_agent import (
     Agent,
@@ -24,17 +27,12 @@ from trio_agent import (
     PreparedCall,
     Replace,
     Run,
+    ToolContext,
     ToolExecutionEnd,
     ToolResult,
     tool,
 )
-from trio_agent.testing import Answer, ScriptedModel, call, calls
-
-
-def batch(*wanted: tuple[str, dict[str, Any]]) -> Answer:
-    """One answer with calls whose ids are 1, 2, 3, ..."""
-    return calls(*(call(name, arguments, id=str(number)) for number, (name, arguments) in enumerate(wanted, 1)))
-
+from trio_agent.testing import ScriptedModel
 
 # ------------------------------------------------------------------------------------------ B09
 
@@ -236,6 +234,82 @@ async def test_calls_that_wait_for_their_turn_are_cancelled_cleanly_and_never_st
     assert bench.running == 0
 
 
+class Gate(Middleware):
+    """Has every call wait for a person, who takes a second."""
+
+    async def before_tool_call(self, ctx: HookContext, call: PreparedCall) -> None:
+        await trio.sleep(1)
+
+
+async def test_calls_that_wait_for_a_gate_keep_to_the_limit_when_they_run(autojump_clock: MockClock) -> None:
+    """B12: on every path; behind a gate, which opens for one call after the other."""
+    bench = Bench()
+    model = ScriptedModel(batch(*[("ok", {"seconds": 5})] * 40), "done")
+    scene = Scene(Agent(model, tools=[bench.ok], middleware=[Gate()], max_parallel_tools=3))
+    await scene.play()
+    assert bench.peak == 3
+    assert set(scene.statuses.values()) == {"ok"}
+    assert scene.answered == [[str(n) for n in range(1, 41)]]
+
+
+async def test_calls_in_lanes_keep_to_the_limit(autojump_clock: MockClock) -> None:
+    """B12: on every path; in a hundred lanes."""
+    bench = Bench()
+    laned = tool(name="laned", lane=lambda arguments: f"lane {arguments['seconds']}")(bench.ok.handler)
+    model = ScriptedModel(batch(*(("laned", {"seconds": 1 + n % 100 / 100}) for n in range(800))), "done")
+    scene = Scene(Agent(model, tools=[laned], max_parallel_tools=10))
+    await scene.play()
+    assert bench.peak == 10
+    assert set(scene.statuses.values()) == {"ok"}
+    assert scene.answered == [[str(n) for n in range(1, 801)]]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_threads_keep_to_the_limit(limit: int) -> None:
+    """B12: on every path; synchronous tools, on the real clock."""
+    running = peak = 0
+    lock = threading.Lock()
+    together = threading.Barrier(limit)
+
+    @tool
+    def work() -> str:
+        nonlocal running, peak
+        with lock:
+            running += 1
+            peak = max(peak, running)
+        together.wait(30)  # until as many run as may
+        with lock:
+            running -= 1
+        together.wait(30)
+        return "worked"
+
+    model = ScriptedModel(batch(*[("work", {})] * 12), "done")
+    scene = Scene(Agent(model, tools=[work], max_parallel_tools=limit))
+    await scene.play(hang=60)
+    assert peak == limit
+    assert set(scene.statuses.values()) == {"ok"}
+    assert scene.answered == [[str(n) for n in range(1, 13)]]
+
+
+async def test_an_agent_inside_a_tool_keeps_to_its_own_limit(autojump_clock: MockClock) -> None:
+    """B12: on every path; a tool that runs another agent holds one token of its own run, and none of the other."""
+    outer, inner = Bench(), Bench()
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        model = ScriptedModel(batch(*[("ok", {"seconds": 1})] * 80), "asked")
+        with outer.book(context.call_id):
+            return (await Agent(model, tools=[inner.ok], max_parallel_tools=5).send("go")).text
+
+    model = ScriptedModel(batch(*[("ask", {})] * 10), "done")
+    scene = Scene(Agent(model, tools=[ask], max_parallel_tools=2))
+    await scene.play()
+    assert outer.peak == 2
+    assert inner.peak == 10  # five of each that runs
+    assert len(inner.finished) == 800
+    assert {result.text for result in scene.results.values()} == {"asked"}
+
+
 # ------------------------------------------------------------------------------------------ B13
 
 
@@ -287,6 +361,63 @@ async def test_a_tool_that_never_answers_is_cancelled_promptly(autojump_clock: M
     assert len(model.requests) == 1
 
 
+@pytest.mark.parametrize("limit", [2, 10])
+async def test_the_result_of_the_sibling_of_a_tool_that_timed_out_is_kept(
+    autojump_clock: MockClock, limit: int
+) -> None:
+    """B13: the same with room for both: neither waits for the other."""
+    bench = Bench()
+    never = tool(timeout=30, name="never")(bench.hang.handler)
+    model = ScriptedModel(batch(("never", {}), ("ok", {"seconds": 1})), "done")
+    scene = Scene(Agent(model, tools=[bench.ok, never], max_parallel_tools=limit))
+    began = trio.current_time()
+    result = await scene.play()
+    ends = {end.result.call_id: end.time - began for end in scene.of(ToolExecutionEnd)}
+    assert ends == {"2": pytest.approx(1), "1": pytest.approx(30)}
+    assert scene.statuses == {"2": "ok", "1": "timed_out"}
+    assert [r.status for r in model.requests[1].messages[-1].results] == ["timed_out", "ok"]
+    assert (result.stop_reason, bench.running) == ("stop", 0)
+
+
+async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends(
+    autojump_clock: MockClock,
+) -> None:
+    """B13: a synchronous tool, which nothing can stop."""
+    release = threading.Event()
+
+    @tool(timeout=30)
+    def blocker() -> str:
+        release.wait()
+        return "too late"
+
+    bench = Bench()
+    model = ScriptedModel(batch(("blocker", {}), ("ok", {"seconds": 1})), "done")
+    scene = Scene(Agent(model, tools=[bench.ok, blocker], max_parallel_tools=2))
+    try:
+        await scene.play()
+    finally:
+        release.set()
+    assert scene.statuses == {"2": "ok", "1": "timed_out"}
+    assert [d.code for d in scene.of(Diagnostic)] == ["THREAD_ABANDONED"]
+    assert Message("tool", (scene.results["1"], scene.results["2"])) in scene.result.messages
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(("limit", "sibling"), [(10, "ok"), (1, "not_run")])
+async def test_a_cancel_ends_the_run_promptly_and_keeps_what_its_sibling_returned(
+    autojump_clock: MockClock, limit: int, sibling: str, how: str
+) -> None:
+    """B13: call(1, hang) + call(2, ok 1) without timeout but with cancel."""
+    bench = Bench()
+    model = ScriptedModel(batch(("hang", {}), ("ok", {"seconds": 1})))
+    scene = Scene(Agent(model, tools=[bench.ok, bench.hang], max_parallel_tools=limit))
+    began = trio.current_time()
+    await cut(scene, how, after(5))
+    assert trio.current_time() - began == pytest.approx(5, abs=0.1)
+    assert [scene.statuses[call_id] for call_id in "12"] == ["interrupted", sibling]
+    assert len(model.requests) == 1
+
+
 # ------------------------------------------------------------------------------------------ B14
 
 
@@ -323,141 +454,3 @@ async def test_whatever_finishes_first_the_history_keeps_the_order_of_the_calls(
     assert scene.answered == [["1", "2", "3"]]
     assert list(scene.statuses) == [str(seconds.index(n) + 1) for n in range(3)]
     assert [scene.results[str(i)].text for i in (1, 2, 3)] == [f"slept {n}" for n in seconds]
-
-
-# ------------------------------------------------------------------------------------------ B16
-
-
-class Files:
-    """Files that are edited by reading, waiting, and writing."""
-
-    def __init__(self) -> None:
-        self.content = {"a": "", "b": ""}
-        self.order: list[str] = []
-
-    async def edit(self, paths: list[str], text: str) -> str:
-        read = {path: self.content[path] for path in paths}
-        await trio.sleep(1)
-        for path in paths:
-            self.content[path] = read[path] + text
-        self.order.append(text)
-        return "edited"
-
-
-def paths_of(arguments: Any) -> list[str]:
-    paths: list[str] = arguments["paths"]
-    return paths
-
-
-def edits(*wanted: tuple[list[str], str]) -> ScriptedModel:
-    return ScriptedModel(batch(*(("edit", {"paths": paths, "text": text}) for paths, text in wanted)), "done")
-
-
-async def test_without_a_lane_one_of_two_edits_is_lost(autojump_clock: MockClock) -> None:
-    """B16: the danger, so that the tests behind this one prove something."""
-    files = Files()
-    scene = Scene(Agent(edits((["a"], "1"), (["a"], "2")), tools=[tool(files.edit)]))
-    await scene.play()
-    assert files.content["a"] in ("1", "2")
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"lane": "files"}, {"lane": paths_of}, {"exclusive": True}],
-    ids=["one lane", "a lane a file", "exclusive"],
-)
-async def test_edits_of_one_file_run_one_after_another_in_call_order(
-    autojump_clock: MockClock, option: dict[str, Any]
-) -> None:
-    """B16: same key runs one after another in call order."""
-    files = Files()
-    scene = Scene(Agent(edits(*((["a"], str(n)) for n in range(5))), tools=[tool(**option)(files.edit)]))
-    began = trio.current_time()
-    await scene.play()
-    assert files.content["a"] == "01234"
-    assert trio.current_time() - began == pytest.approx(5)
-    assert set(scene.statuses.values()) == {"ok"}
-
-
-async def test_edits_of_different_files_stay_parallel(autojump_clock: MockClock) -> None:
-    """B16: other keys stay parallel."""
-    files = Files()
-    by_path = tool(lane=paths_of)(files.edit)
-    scene = Scene(Agent(edits((["a"], "1"), (["a"], "2"), (["b"], "3"), (["b"], "4")), tools=[by_path]))
-    began = trio.current_time()
-    await scene.play()
-    assert files.content == {"a": "12", "b": "34"}
-    assert trio.current_time() - began == pytest.approx(2)
-
-
-@pytest.mark.parametrize("limit", [1, 2, 10])
-async def test_two_keys_taken_in_opposite_order_do_not_deadlock(autojump_clock: MockClock, limit: int) -> None:
-    """B16."""
-    files = Files()
-    by_path = tool(lane=paths_of)(files.edit)
-    wanted = [(["a", "b"], "1"), (["b", "a"], "2"), (["b"], "3"), (["a", "b"], "4")]
-    scene = Scene(Agent(edits(*wanted), tools=[by_path], max_parallel_tools=limit))
-    await scene.play()
-    assert files.content == {"a": "124", "b": "1234"}
-    assert set(scene.statuses.values()) == {"ok"}
-
-
-async def test_a_call_that_waits_for_its_lane_holds_no_slot(autojump_clock: MockClock) -> None:
-    """B16: while it waits it holds neither worker nor token."""
-    files, bench = Files(), Bench()
-    by_path = tool(lane=paths_of)(files.edit)
-
-    def edit(text: str) -> tuple[str, dict[str, Any]]:
-        return "edit", {"paths": ["a"], "text": text}
-
-    model = ScriptedModel(batch(edit("1"), edit("2"), edit("3"), ("ok", {"seconds": 1})), "done")
-    scene = Scene(Agent(model, tools=[by_path, bench.ok], max_parallel_tools=2))
-    await scene.play()
-    assert scene.started[:2] == ["1", "4"]
-    assert files.content["a"] == "123"
-
-
-async def test_a_lane_goes_on_when_a_call_in_it_fails_or_is_cut(autojump_clock: MockClock) -> None:
-    """B16: no deadlock."""
-    bench = Bench()
-    in_lane = [tool(lane="one", name=name)(getattr(bench, name).handler) for name in ("ok", "boom", "hang")]
-    model = ScriptedModel(batch(("boom", {}), ("hang", {}), ("nope", {}), ("ok", {})), "done")
-    scene = Scene(Agent(model, tools=in_lane))
-
-    async def body(run: Run) -> None:
-        await trio.sleep(1)
-        assert run.cancel_call("2")
-        await run.wait()
-
-    await scene.play(body)
-    assert {call_id: scene.statuses[call_id] for call_id in "1234"} == {
-        "1": "error",
-        "2": "interrupted",
-        "3": "unknown_tool",
-        "4": "ok",
-    }
-
-
-async def test_a_thread_that_never_answers_times_out_and_keeps_its_slot_until_it_ends(
-    autojump_clock: MockClock,
-) -> None:
-    """B13: a synchronous tool, which nothing can stop."""
-    import threading
-
-    release = threading.Event()
-
-    @tool(timeout=30)
-    def blocker() -> str:
-        release.wait()
-        return "too late"
-
-    bench = Bench()
-    model = ScriptedModel(batch(("blocker", {}), ("ok", {"seconds": 1})), "done")
-    scene = Scene(Agent(model, tools=[bench.ok, blocker], max_parallel_tools=2))
-    try:
-        await scene.play()
-    finally:
-        release.set()
-    assert scene.statuses == {"2": "ok", "1": "timed_out"}
-    assert [d.code for d in scene.of(Diagnostic)] == ["THREAD_ABANDONED"]
-    assert Message("tool", (scene.results["1"], scene.results["2"])) in scene.result.messages

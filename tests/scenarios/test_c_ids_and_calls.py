@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.scenarios.raw_server import BytesClient, delta
 from tests.scenarios.stage import Scene
 from trio_agent import Agent, CallChunk, Finish, MessageEnd, ModelChunk, ToolContext, ToolExecutionStart, ToolUse, tool
+from trio_agent.providers import OpenAI
 from trio_agent.testing import Answer, ScriptedModel, call, calls, chunks
 
 
@@ -119,8 +122,6 @@ async def test_an_id_that_an_earlier_turn_used_is_not_used_again(autojump_clock:
 )
 def test_whatever_the_ids_each_call_runs_once(turns: list[list[str]]) -> None:
     """B18, for all ids."""
-    import trio
-
     numbers = itertools.count()
     answers = [calls(*(call("note", n=next(numbers), id=i) for i in ids)) for ids in turns if ids]
 
@@ -207,11 +208,62 @@ async def test_a_new_name_at_a_used_index_opens_a_new_call(autojump_clock: MockC
     assert [scene.results[call_id].text for call_id in told] == ["noted 1", "other 2"]
 
 
+async def played_from_bytes(*pieces: dict[str, Any]) -> tuple[Book, Scene, list[dict[str, Any]]]:
+    """What comes of the pieces of calls that a server streams, and the messages that it gets back."""
+    bodies = [[*(delta(tool_calls=[p]) for p in pieces), delta("tool_calls")], [delta("stop", content="done")]]
+    client = BytesClient([[event.encode() for event in (*body, "data: [DONE]\n\n")] for body in bodies])
+    book = Book()
+    provider = OpenAI("m", base_url="http://localhost/v1", api_key="k", client=client)
+    scene = Scene(Agent(provider, tools=[book.note, book.other]))
+    result = await scene.play()
+    assert (result.stop_reason, result.text) == ("stop", "done")
+    return book, scene, json.loads(client.requests[1])["messages"]
+
+
+def piece(index: int, id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((0, "a", "note"), (0, "b", "note")),
+        ((0, "", "note"), (0, "", "other")),
+        ((0, "", "note"), (1, "", "note")),
+        ((0, "x", "note"), (1, "x", "note")),
+    ],
+    ids=["all at index 0", "all at index 0 without ids", "without ids", "with one id"],
+)
+async def test_two_calls_come_out_of_the_bytes_of_a_server_and_go_back_to_it(
+    autojump_clock: MockClock, first: tuple[int, str, str], second: tuple[int, str, str], torn: bool
+) -> None:
+    """B18, B20: the same from the bytes up, and as they are sent again."""
+    pieces: list[dict[str, Any]] = []
+    for head, text in ((first, ONE), (second, TWO)):
+        pieces.append(piece(*head, text[:3] if torn else text))
+        if torn:
+            pieces.append({"index": head[0], "function": {"arguments": text[3:]}})
+    book, scene, sent = await played_from_bytes(*pieces)
+    (told,) = ids_told(scene)
+    assert sorted(book.entries) == sorted(zip(told, (1, 2), strict=True))
+    assert len(set(told)) == 2
+    assert [c["id"] for c in sent[-3]["tool_calls"]] == [m["tool_call_id"] for m in sent[-2:]] == told
+    assert [m["content"] for m in sent[-2:]] == ["noted 1", "noted 2" if second[2] == "note" else "other 2"]
+
+
+async def test_calls_that_nothing_tells_apart_are_not_run_and_the_model_is_told(autojump_clock: MockClock) -> None:
+    """B20: the arguments are glued into one broken JSON text: no id, no other name and no other index."""
+    book, scene, sent = await played_from_bytes(piece(0, "", "note", ONE), piece(0, "", "note", TWO))
+    assert book.entries == []
+    assert list(scene.statuses.values()) == ["invalid"]
+    assert "not JSON" in sent[-1]["content"]
+    assert ONE in sent[-1]["content"]
+
+
 @given(st.data(), st.lists(st.integers(), min_size=1, max_size=5))
 def test_however_calls_are_torn_and_mixed_the_same_calls_come_out(data: st.DataObject, numbers: list[int]) -> None:
     """B20, for all ways of cutting and mixing."""
-    import trio
-
     rest: list[list[CallChunk]] = []
     for index, n in enumerate(numbers):
         text = json.dumps({"n": n})

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.scenarios.raw_server import BytesClient, delta
 from tests.scenarios.stage import Scene
 from trio_agent import (
     Agent,
@@ -21,6 +23,7 @@ from trio_agent import (
     TurnEnd,
     tool,
 )
+from trio_agent.providers import OpenAI
 from trio_agent.testing import Answer, ScriptedModel, Turn, call, calls, chunks
 from trio_agent.wires import OpenAIChatWire
 
@@ -106,13 +109,26 @@ async def test_no_call_of_an_answer_that_was_cut_off_runs(autojump_clock: MockCl
     assert scene.started == []
 
 
-async def test_a_model_that_is_cut_off_again_and_again_is_stopped(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(("options", "turns"), [({"max_turns": 4}, 4), ({}, 50)], ids=["a limit", "the default"])
+async def test_a_model_that_is_cut_off_again_and_again_is_stopped(
+    autojump_clock: MockClock, options: dict[str, Any], turns: int
+) -> None:
     """B22: repeats are bounded."""
     cut_off = calls(call("write", raw=CUT_OFF), finish="length")
-    book, scene, model = await played(cut_off, repeat_last=True, max_turns=4)
+    book, scene, model = await played(cut_off, repeat_last=True, **options)
     assert book.got == []
-    assert len(model.requests) == 4
+    assert len(model.requests) == turns
     assert scene.result.stop_reason == "max_turns"
+    # And it was told every time.
+    assert set(scene.statuses.values()) == {"truncated"}
+    assert len(scene.statuses) == turns
+
+
+async def test_a_single_call_that_seems_whole_is_not_run_either(autojump_clock: MockClock) -> None:
+    """B22: at the limit nobody knows whether it is."""
+    book, scene, _ = await played(calls(call("probe", path="a", id="1"), finish="length"), "done")
+    assert book.got == []
+    assert scene.statuses == {"1": "truncated"}
 
 
 # ------------------------------------------------------------------------------------------ B23
@@ -178,6 +194,32 @@ async def test_absent_arguments_mean_an_empty_object(autojump_clock: MockClock) 
     assert sorted(scene.statuses.items()) == [("1", "ok"), ("1b", "invalid"), ("2", "ok"), ("2b", "invalid")]
     assert [c.arguments for m in model.requests[2].messages for c in m.calls] == ["{}"] * 4
     assert arguments_told(model.requests[2]) == [{}] * 4
+
+
+@pytest.mark.parametrize("function", [{}, {"arguments": ""}, {"arguments": "  "}, {"arguments": None}], ids=repr)
+async def test_a_server_that_sends_blank_arguments_gets_an_empty_object_back(
+    autojump_clock: MockClock, function: dict[str, Any]
+) -> None:
+    """B25: usual in streams; as the bytes come, and as they go back in each of the next turns."""
+
+    def asked(number: int) -> list[str]:
+        names = enumerate(("probe", "write"))
+        wanted = [{"index": i, "id": f"{number}{name}", "function": {"name": name, **function}} for i, name in names]
+        return [delta(tool_calls=wanted), delta("tool_calls")]
+
+    bodies = [asked(1), asked(2), [delta("stop", content="done")]]
+    client = BytesClient([[event.encode() for event in (*body, "data: [DONE]\n\n")] for body in bodies])
+    book = Calls()
+    scene = Scene(
+        Agent(OpenAI("m", base_url="http://localhost/v1", api_key="k", client=client), tools=[book.write, book.probe])
+    )
+    result = await scene.play()
+    assert (result.stop_reason, result.text) == ("stop", "done")
+    assert book.got == [(".", False), (".", False)]
+    statuses = {"1probe": "ok", "1write": "invalid", "2probe": "ok", "2write": "invalid"}
+    assert dict(sorted(scene.statuses.items())) == statuses
+    sent = json.loads(client.requests[2])["messages"]
+    assert [c["function"]["arguments"] for m in sent for c in m.get("tool_calls", ())] == ["{}"] * 4
 
 
 # ------------------------------------------------------------------------------------------ B26
@@ -274,7 +316,6 @@ async def test_arguments_as_deep_as_allowed_run(autojump_clock: MockClock) -> No
 )
 def test_whatever_the_arguments_the_call_gets_one_result_and_the_run_goes_on(raw: str) -> None:
     """B26, for all texts."""
-    import trio
 
     async def main() -> None:
         asked = calls(call("anything", raw=raw, id="1"), call("probe", raw=raw, id="2"))

@@ -9,21 +9,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, cast, final, get_args
 
 import attrs
 import trio
 
-from .._errors import AgentError, ListenerFailed, describe, failure_in, leaf
+from .._errors import AgentError, ConfigError, ListenerFailed, describe, failure_in, leaf
 from .._events import Diagnostic, DiagnosticCode, Event
-from .._facts import AgentEnd, stamp
+from .._facts import AgentEnd, kind_of, stamp
 from .._ports import Listener
 from ._interrupts import foreign
 
-__all__ = ["Announcer", "OnListenerError"]
+__all__ = ["Announcer", "OnListenerError", "checked"]
 
 OnListenerError: TypeAlias = Literal["fail", "detach"]
 """What a listener that raises does: end the run with ``LISTENER_FAILED``, or only lose its place."""
+
+_KINDS: Final = frozenset(map(kind_of, get_args(Event)))
 
 
 @attrs.define(eq=False)
@@ -177,3 +179,34 @@ class Announcer:
             diagnostic = Diagnostic(code, text)
             stamp(diagnostic, event.seq, trio.current_time(), event.place)
             self._own.append(diagnostic)
+
+
+# --- what a subscription asks for ---------------------------------------------------------------------
+
+
+def checked(listener: object, kinds: object, on_error: object) -> frozenset[str] | None:
+    """The kinds that the listener wants, if it can be called with them at all; ``None``: all.
+
+    Raises:
+      ConfigError: it would never be called; the message names the argument.
+    """
+    if not callable(listener):
+        raise ConfigError(f"listener: expected an async callable, got {listener!r:.200}")
+    if on_error not in get_args(OnListenerError):
+        raise ConfigError(f"on_error: expected 'fail' or 'detach', got {on_error!r:.200}")
+    if kinds is None:
+        return None
+    if isinstance(kinds, str | bytes) or not isinstance(kinds, Iterable):  # a text is a collection of letters
+        raise ConfigError(f"kinds: expected a collection of kinds, such as ['turn_end'], got {kinds!r:.200}")
+    return frozenset(_known(kind) for kind in cast("Iterable[object]", kinds))
+
+
+def _known(kind: object) -> str:
+    if isinstance(kind, str) and kind in _KINDS:
+        return kind
+    import difflib  # most programs never come here
+
+    wanted = str(getattr(kind, "__name__", kind))  # of a class, too
+    close = difflib.get_close_matches(wanted[:100].lower(), sorted(_KINDS), cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are: {', '.join(sorted(_KINDS))}"
+    raise ConfigError(f"kinds: no event has the kind {kind!r:.200}; {hint}")

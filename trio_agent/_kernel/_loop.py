@@ -149,6 +149,7 @@ class Loop:
         if reason == "error":
             cause = self._control.cause
             failure = journal.state.failure or Failure.of(cause or InternalError("the run failed without a cause"))
+        self._tools.late.tell()
         self._control.ended = True
         self._finished = True
         if journal.watched:

@@ -81,6 +81,7 @@ class ModelPhase:
             journal.emit(ModelCallStart(self._config.model.model, number))
         attempt = Attempt(next_message_id(journal.state), journal, self._config.retry, shows=self._config.codec.streams)
         failure: Exception | None = None
+        answer: Answer | None = None
         whole = False
         try:
             answer = await attempt.stream(self._call, encoded)
@@ -94,7 +95,11 @@ class ModelPhase:
         finally:
             if not whole and failure is None:
                 self._keep_cut(attempt, number)
-        return None if failure is None else self._failed(attempt, number, failure)
+        if failure is None:
+            return None
+        if answer is None:  # what raises behind the stream is no hook
+            failure = self._of_stream(failure)
+        return self._failed(attempt, number, failure)
 
     async def _request(self) -> ModelRequest:
         config, state = self._config, self._journal.state
@@ -188,11 +193,15 @@ class ModelPhase:
                 journal.post(ModelCallFailed(number, Failure.of(error), attempt.assembler.usage))
                 self._discard(attempt)
                 return delay, error
-        elif self._chain.wrap_model_call and error is not self._foreign and not isinstance(error, AgentError):
-            error = hook_failed(self._chain.wrap_model_call[0], error)
         self._control.cause = error
         self._end_with_error(attempt, Failure.of(error))
         return None
+
+    def _of_stream(self, error: Exception) -> Exception:
+        """What a stream failed with: a hook's own exception is the hook's failure."""
+        if not self._chain.wrap_model_call or error is self._foreign or isinstance(error, AgentError):
+            return error
+        return hook_failed(self._chain.wrap_model_call[0], error)
 
     def _end_with_error(self, attempt: Attempt, failure: Failure) -> None:
         journal = self._journal

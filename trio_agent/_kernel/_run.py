@@ -21,18 +21,18 @@ from .._errors import (
     RequestError,
     RunEnded,
     describe,
-    leaves,
 )
 from .._events import Event
 from .._facts import AgentStart, Fact, MessageQueued
 from .._messages import Message, Origin
 from .._middleware import Snapshot
 from .._ports import Listener
-from ._announcer import OnListenerError
+from ._announcer import OnListenerError, checked
 from ._chain import Chain, RunContext
 from ._config import KernelConfig
 from ._control import Control
 from ._journal import Journal
+from ._leaving import what_leaves
 from ._loop import Loop
 from ._model_phase import ModelPhase
 from ._result import RunResult, result_of
@@ -78,8 +78,10 @@ class Run:
 
         Raises:
           StoreFailed: the session's log cannot be read.
-          RuntimeError: the run was entered before.
+          RuntimeError: the run was entered before, or no Trio task is running (under asyncio, for example).
         """
+        if not trio.lowlevel.in_trio_task():  # else Trio would fail on an attribute that it has not
+            raise RuntimeError("a run needs Trio: start the program with trio.run(main), not with asyncio.run(main())")
         if self._nursery_manager is not None:
             raise RuntimeError("a run is entered once; make another with agent.run(...)")
         self._nursery_manager = manager = trio.open_nursery()
@@ -129,11 +131,9 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         manager, nursery = self._nursery_manager, self._nursery
-        assert manager is not None
-        assert nursery is not None
-        if trio.lowlevel.current_task() is not nursery.parent_task:
+        if manager is None or nursery is None or nursery not in trio.lowlevel.current_task().child_nurseries:
             # Trio's own scopes would break at this, somewhere else and with an internal error.
-            raise RuntimeError("a run must be left by the task that entered it")
+            raise RuntimeError("a run must be left once, and by the task that entered it")
         if not self._over and not (self._finishing and error is None):
             self._control.leave()
             if self._control.ended:  # else settlement begins when the loop has left what cannot be cut
@@ -142,17 +142,12 @@ class Run:
         try:
             swallowed = await manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  # a nursery waits, always
         except BaseException as raised:
-            found = leaves(raised)
-            # The body's own may be a group; the nursery has taken it apart, but its leaves are the same objects.
-            own = [] if error is None else leaves(error)
-            others = [e for e in found if not isinstance(e, trio.Cancelled) and all(e is not leaf for leaf in own)]
-            # An interrupt of the run's passes through; a cancellation of the host's is no error of the body's.
-            passes = others and all(isinstance(leaf, trio.Cancelled) for leaf in own)
-            if error is not None and not passes and all(any(each is leaf for each in found) for leaf in own):
-                for each in others:
-                    error.add_note(f"while leaving the run: {describe(each)}")
+            leaving, beside = what_leaves(raised, error)
+            for each in beside:
+                leaving.add_note(f"while leaving the run: {describe(each)}")
+            if leaving is error:
                 return False  # noqa: ASYNC104  # Python raises the body's own again
-            raise next((each for each in found if not isinstance(each, trio.Cancelled)), found[0]) from None  # noqa: ASYNC104
+            raise leaving from None  # noqa: ASYNC104
         return bool(swallowed)
 
     # --- reading -------------------------------------------------------------------------------------
@@ -189,17 +184,23 @@ class Run:
 
         Returns:
           What unsubscribes it.
+
+        Raises:
+          ConfigError: an argument cannot be used, such as a kind that no event has; the message names it.
         """
-        return self._entered().listen(listener, kinds, on_error)
+        journal = self._entered()
+        return journal.listen(listener, checked(listener, kinds, on_error), on_error)
 
     async def wait(self) -> RunResult:
         """Wait, without reading, until the run is done; then leaving the block cuts nothing.  A checkpoint.
 
         Raises:
-          RuntimeError: called inside a listener, which the run itself waits for.
+          RuntimeError: called inside a tool, a hook or a listener, also in a nursery of its own: the run
+            itself waits for that.
         """
-        if self._entered().in_listener:
-            raise RuntimeError("a listener must not wait for the run: the run waits for the listener")
+        self._entered()
+        if self._waits_for_this_task():
+            raise RuntimeError("the run would wait for itself: a tool, hook or listener must not wait for its own run")
         if self._done is None:
             self._done = trio.Event()
             if self._over:
@@ -316,6 +317,13 @@ class Run:
             raise RuntimeError("the run has not begun: use it inside `async with agent.run(...) as run`")
         return self._journal
 
+    def _waits_for_this_task(self) -> bool:
+        """Whether the current task is inside the run's nursery, at whatever depth."""
+        nursery = trio.lowlevel.current_task().parent_nursery
+        while nursery is not None and nursery is not self._nursery:
+            nursery = nursery.parent_task.parent_nursery
+        return nursery is not None
+
     def _watch_settlement(self) -> None:
         """Have it said once, after the settle time, which calls will not stop."""
         if self._nursery is None or self._over:
@@ -332,11 +340,11 @@ class Run:
     @trio.lowlevel.enable_ki_protection
     async def _watch(self, scope: trio.CancelScope) -> None:
         # What a tool shields, nothing can stop: the block waits for it, and somebody should know why.
+        if self._over:  # before the event is made: whoever sets it has been here
+            return
         done = self._done
         if done is None:
             done = self._done = trio.Event()
-        if self._over:
-            return
         with scope:
             await done.wait()
         if scope.cancelled_caught and self._control.tools is not None:

@@ -91,7 +91,7 @@ class CallContext:
     @trio.lowlevel.enable_ki_protection
     def _say_here(self, event: ToolExecutionUpdate | Custom) -> None:
         if self.closed:
-            self._phase.late(self.prepared.call)
+            self._phase.late.dropped(self.prepared.call)
         elif type(event) is Custom or self._phase.journal.watched:
             self._phase.say(event)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -28,6 +28,7 @@ from ._control import Control
 from ._guard import Guard, error_result
 from ._journal import Journal
 from ._lanes import Lanes, needs_lanes
+from ._late import LateUpdates
 from ._prepare import Preparation, after_result
 from ._tool_context import CallContext
 
@@ -57,6 +58,7 @@ class ToolPhase:
         self.journal = journal
         self.control = control
         self.context = context
+        self.late = LateUpdates(journal)
         self.limiter = trio.CapacityLimiter(max_parallel)
         self._width = max_parallel
         self._chain = chain
@@ -69,6 +71,7 @@ class ToolPhase:
         self._lanes: Lanes | None = None
         self._running: dict[str, CallContext] = {}
         self._waiting: dict[str, trio.CancelScope] = {}  # by call id: the turn's waits for a token
+        self._places: dict[str, int] = {}  # by call id: its index in the turn; made when the first call is cut
         self._interrupted = False
         self._alone = False
         self._rounds = 0
@@ -84,6 +87,7 @@ class ToolPhase:
         """
         self._interrupted = False
         self._waiting.clear()
+        self._places.clear()
         self.control.tools = self
         try:
             ready = await self._preparation.prepare()
@@ -289,7 +293,8 @@ class ToolPhase:
                 self.say(posted)
                 await posted.wait()
             await self.journal.committed()
-            accepted = True
+            await trio.lowlevel.checkpoint_if_cancelled()  # the cut may have come while this task was being woken
+            accepted = self.control.may_start and not self._interrupted
         except StoreFailed:
             pass  # it has ended the run, and says so itself
         finally:
@@ -327,7 +332,11 @@ class ToolPhase:
         if running is not None:
             _cut(running)
             return True
-        return self._leave_out(lambda call: call.id == call_id)
+        calls = self.journal.state.calls
+        if not self._places:
+            self._places.update((call.id, index) for index, call in enumerate(calls))
+        index = self._places.get(call_id)
+        return index is not None and self._leave_out(index, calls[index])
 
     def interrupt(self) -> None:
         """Cut all running calls, and start no other of this turn; those are ``not_run``."""
@@ -335,19 +344,18 @@ class ToolPhase:
         self._interrupted = True
         for running in self._running.values():
             _cut(running)
-        self._leave_out(lambda call: call.id not in self._running)
+        for index, call in enumerate(self.journal.state.calls):
+            if call.id not in self._running:
+                self._leave_out(index, call)
 
-    def _leave_out(self, which: Callable[[ToolCall], bool]) -> bool:
-        """Give ``not_run`` to calls that have neither started nor ended; returns whether there were any."""
-        state = self.journal.state
-        found = False
-        for index, call in enumerate(state.calls):
-            if state.results[index] is None and which(call):
-                self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
-                found = True
-                if call.id in self._waiting:
-                    self._waiting[call.id].cancel()
-        return found
+    def _leave_out(self, index: int, call: ToolCall) -> bool:
+        """Give ``not_run`` to a call that has not started; returns whether it had no result yet."""
+        if self.journal.state.results[index] is not None:
+            return False
+        self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
+        if call.id in self._waiting:
+            self._waiting[call.id].cancel()
+        return True
 
     def stop_waiting(self) -> None:
         """No further call starts: end the waits for a token."""
@@ -363,10 +371,6 @@ class ToolPhase:
         if call.cut and not self.control.cut:
             return self.journal.now() + self.control.settle_timeout
         return self.control.foreign_deadline()
-
-    def late(self, call: ToolCall) -> None:
-        """A tool said something after its call had ended."""
-        self.journal.diagnose("LATE_UPDATE", f"{call.name} ({call.id}) said something after its end; it was dropped")
 
 
 def _cut(call: CallContext) -> None:

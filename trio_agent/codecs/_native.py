@@ -5,6 +5,8 @@ Knows nothing of any vendor; the wires speak their protocols.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from .._messages import Message
@@ -12,6 +14,9 @@ from .._model import ModelRequest
 from .._ports import Decoded
 
 __all__ = ["NativeCodec"]
+
+_MAX_ERROR: Final = 4_000
+"""Characters of an error that the model is told."""
 
 
 @attrs.frozen
@@ -34,6 +39,8 @@ class NativeCodec:
         return Decoded(message)
 
     def repair(self, error: str, attempt: int) -> str:
-        """A plain request to answer again, with what was wrong."""
+        """A plain request to answer again, with what was wrong; of a long error, with its beginning."""
+        if len(error) > _MAX_ERROR:
+            error = error[:_MAX_ERROR] + "…"
         again = "Please answer again" if attempt < 2 else f"This was attempt {attempt}. Please answer once more"
         return f"Your last answer could not be used: {error}\n{again}, and correct that."

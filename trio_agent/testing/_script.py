@@ -6,7 +6,7 @@ Knows nothing of the network; :class:`~trio_agent.testing.ModelServer` puts it b
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias, cast
 
@@ -100,6 +100,19 @@ class ScriptedModel:
     def context_window(self) -> int | None:
         """Tokens that fit into a request."""
         return self._context_window
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The script."""
+        return self._turns
+
+    def replaced(self, turns: Iterable[Turn]) -> ScriptedModel:
+        """A model that is the same, but has another script, and was asked nothing yet."""
+        model = ScriptedModel(
+            *turns, name=self._name, model=self._model, context_window=self._context_window, chunk=self._chunk
+        )
+        model._repeat = self._repeat
+        return model
 
     def verify(self) -> None:
         """Raise what was wrong with the first broken request.

@@ -1,0 +1,173 @@
+"""Visit every point at which a scenario can be cut: one trial a point, until one ends untouched.
+
+Nothing here knows agents.  The scenario runs again and again in a new world, each time with an action at
+the next step of its tasks; after each trial the laws are asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from ._findings import Finding, Law, Report, Tally
+from ._general_laws import LAWS
+from ._plan import CANCEL, WHENS, Action, Cut, Plan, When
+from ._shrink import shrink_findings
+from ._stage import Stage
+from ._trial import Scenario, Trial
+
+__all__ = ["explore_cancellation"]
+
+W = TypeVar("W")
+
+_PAIR_SEED: Final = 20_260
+
+
+def explore_cancellation(
+    make_world: Callable[[], W],
+    scenario: Scenario[W],
+    *,
+    laws: Sequence[Law[W]] = LAWS,
+    action: Action = CANCEL,
+    pairs: bool | Action = False,
+    when: Iterable[When] = WHENS,
+    seeds: int = 1,
+    limit: int | None = None,
+    shrink: bool = True,
+    autojump_threshold: float = 0,
+) -> Report[W]:
+    """Run a scenario once for each point at which it can be cut, and ask the laws each time.
+
+    A point is a step of one of the scenario's tasks.  The action comes ``after`` it, when the task has
+    just blocked, and in another trial ``before`` it, when the task was woken, so that what it waited for
+    has happened, but has not run yet.
+
+    Synchronous: call it from a plain function or test, also where pytest-trio is installed, and not inside
+    of a Trio run.  Each trial is a ``trio.run`` of its own on a virtual clock, so nothing ever sleeps.  A
+    scenario must be a function of its world and the seed: threads and real sockets make points come and go.
+
+    Args:
+      make_world: makes a new world for each trial; whatever the scenario changes belongs in it.
+      scenario: an async function of the world.
+      laws: asked after each trial; by default those that hold for any async function.
+      action: what is done at the point.
+      pairs: after the first action, one more at each later point: a cancellation, or the given action.
+        The number of trials is the square of the number of points.
+      when: on which side of the step.
+      seeds: how many different schedules to explore.
+      limit: the most trials a seed.  Points are then drawn evenly, but each place at least once if they
+        are enough; the report says how many points were left out.
+      shrink: leave out parts of the world (turns, calls, chunks of a script) while a finding stays.
+      autojump_threshold: see :func:`run_trial`; raise it to 0.05 if threads work while others sleep.
+
+    Returns:
+      What was explored and found.  A scenario that breaks a law when nothing is done to it is a finding
+      of its own, and then nothing else is tried.
+
+    Raises:
+      RuntimeError: called inside of a Trio run.
+      ValueError: an argument makes no sense.
+    """
+    if seeds < 1 or (limit is not None and limit < 1):
+        raise ValueError(f"expected seeds and limit to be at least 1, got {seeds} and {limit}")
+    second = (CANCEL if pairs is True else pairs) or None
+    what = action.name if second is None else f"{action.name} + {second.name}"
+    stage = Stage(make_world, scenario, tuple(laws), autojump_threshold)
+    exploration = _Exploration(stage, action, second, tuple(when), limit, Tally(what, stage.laws))
+    for seed in range(seeds):
+        if not exploration.explore(Plan(seed=seed)):
+            break
+    report = exploration.tally.report()
+    return exploration.shrunk(report) if shrink and report.findings else report
+
+
+@attrs.frozen
+class _Exploration:
+    """One way to go through the points of one scenario."""
+
+    stage: Stage[Any]  # Any: whatever world it is
+    action: Action
+    second: Action | None
+    whens: tuple[When, ...]
+    limit: int | None
+    tally: Tally[Any]  # Any: as above
+
+    def explore(self, base: Plan) -> bool:
+        """Go through all points under one schedule.  Returns whether the untouched scenario keeps the laws."""
+        untouched = self.stage.trial(base, places=self.limit is not None)
+        if not self.tally.take(untouched) or untouched.stuck:
+            return False
+        for when in self.whens:
+            trials = self._pairs(base, when, untouched) if self.second else self._singles(base, when, untouched)
+            for trial in trials:
+                self.tally.take(trial)
+                if trial.stuck:
+                    return False
+        return True
+
+    def shrunk(self, report: Report[Any]) -> Report[Any]:  # Any: as above
+        """The report with smaller worlds for its findings, if its worlds are made of parts."""
+
+        def again(plan: Plan) -> Sequence[Finding]:
+            smaller = attrs.evolve(self, tally=Tally("", self.stage.laws))
+            smaller.explore(plan)
+            return smaller.tally.report().findings
+
+        return attrs.evolve(report, findings=shrink_findings(report.findings, self.stage, again, (self.action,)))
+
+    def _try(self, base: Plan, *cuts: Cut) -> Trial[Any]:  # Any: as above
+        return self.stage.trial(attrs.evolve(base, cuts=cuts))
+
+    def _singles(self, base: Plan, when: When, untouched: Trial[Any]) -> Iterator[Trial[Any]]:
+        self.tally.met += untouched.steps[when]
+        if self.limit is None:
+            steps: Iterable[int] = itertools.count(1)
+        else:
+            steps = _drawn(when, untouched, self.limit // len(self.whens))
+        for step in steps:
+            trial = self._try(base, Cut(self.action, when, step))
+            if not trial.performed:
+                break
+            yield trial
+
+    def _pairs(self, base: Plan, when: When, untouched: Trial[Any]) -> Iterator[Trial[Any]]:
+        assert self.second is not None
+        share = None if self.limit is None else self.limit // len(self.whens)
+        points = untouched.steps[when]
+        if share is not None and points * (points - 1) // 2 > share:
+            rng = random.Random(_PAIR_SEED + base.seed)
+            every = [sorted(rng.sample(range(1, points + 1), 2)) for _ in range(share)]
+            self.tally.met += points * (points - 1) // 2
+            for first, second in every:
+                yield self._try(base, Cut(self.action, when, first), Cut(self.second, when, second))
+            return
+        for first in itertools.count(1):
+            for second in itertools.count(first + 1):
+                trial = self._try(base, Cut(self.action, when, first), Cut(self.second, when, second))
+                if not trial.performed:
+                    return
+                if len(trial.performed) < 2:
+                    break
+                self.tally.met += 1
+                yield trial
+
+
+def _drawn(when: When, untouched: Trial[Any], share: int) -> Sequence[int]:
+    """At most ``share`` steps: the first at each place, as far as they go, and an even choice of the others."""
+    points = untouched.steps[when]
+    if points <= share:
+        return range(1, points + 2)
+    firsts: dict[str, int] = {}
+    for step in range(1, points + 1):
+        firsts.setdefault(untouched.places[when, step].name, step)
+    chosen = set(itertools.islice(firsts.values(), share))
+    others = [step for step in range(1, points + 1) if step not in chosen]
+    room = share - len(chosen)
+    if room:
+        chosen.update(others[math.floor(number * len(others) / room)] for number in range(room))
+    return sorted(chosen)

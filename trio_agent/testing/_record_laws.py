@@ -1,0 +1,261 @@
+"""The laws that every run of an agent keeps, however it is cut: what is logged, shown and told.
+
+Plain functions of a trial of a :class:`RunWorld`.  They look only at what can be seen from outside: the log,
+the events, the result, and what the watched ports saw.  :mod:`._course_laws` has those on what happens when.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, get_args
+
+import trio
+
+from .._core._settle import close_run, close_turn
+from .._core._state import State, fold
+from .._facts import AgentEnd, AgentStart, Fact, MessageDelivered, MessageEnd, MessageQueued, ToolExecutionEnd
+from .._messages import NEVER_STARTED, Message, ToolResult
+from .._middleware import Middleware
+from .._model import ModelRequest
+from .._options import Sampling
+from .._written import read_fact, write_fact
+from ..wires import OpenAIChatWire
+from ._answers import say
+from ._anthropic_shape import as_messages_body, check_messages_body
+from ._findings import Law
+from ._order import check_order
+from ._run_world import RunWorld
+from ._script import ScriptedModel
+from ._trial import Trial, virtual_clock
+from ._wirecheck import check_chat_body, check_history
+
+__all__ = ["RECORD_LAWS"]
+
+_FACTS: Final = get_args(Fact)
+
+
+# ------------------------------------------------------------------------------------------- the log
+
+
+def _settled(world: RunWorld) -> tuple[list[Fact], State]:
+    """The log as the next run would leave it: what could not write its end is settled by who reads it."""
+    facts, state = list(world.log), world.folded()
+    if state.run_id is not None:
+        for fact in close_turn(state, "interrupted", recovered=True):
+            fold(state, fact)
+            facts.append(fact)
+        for fact in close_run(state, "interrupted"):
+            fold(state, fact)
+            facts.append(fact)
+    return facts, state
+
+
+def the_log_loads(trial: Trial[RunWorld]) -> None:
+    """The log can be read back as it was written, stands in the promised order, and says what the result says."""
+    world = trial.world
+    if not world.entered:
+        return
+    for fact in world.log:
+        written = write_fact(fact)
+        assert read_fact(written) == fact, f"what was written is not what is read: {written!r}"
+    _, state = _settled(world)
+    assert state.run_id is None, "the run is still open when everything that is owed has been added"
+    if world.store_failed:
+        return
+    check_order(world.log, facts_only=True, session=True)
+    assert world.folded().run_id is None, "the log stops in mid-run, and nothing has failed"
+    told = list(state.transcript[len(state.transcript) - len(world.result.messages) :])
+    assert told == list(world.result.messages), "the log and the result tell different messages"
+
+
+def one_agent_end_and_it_is_the_last(trial: Trial[RunWorld]) -> None:
+    """There is exactly one agent_end, and nothing of the run comes after it."""
+    world = trial.world
+    if not world.entered:
+        return
+    for name, told in (("events", world.events), ("log", world.log)):
+        ends = [number for number, each in enumerate(told) if isinstance(each, AgentEnd)]
+        if name == "log" and world.store_failed:
+            assert len(ends) <= 1, f"{len(ends)} of them in the log"
+            continue
+        assert len(ends) >= 1, f"none in the {name}"
+        if name == "events":
+            assert ends == [len(told) - 1], f"events {[number + 1 for number in ends]} of {len(told)}"
+
+
+def events_come_in_the_promised_order(trial: Trial[RunWorld]) -> None:
+    """What is shown stands in the order of ``trio_agent._events.ORDER``."""
+    if trial.world.entered:
+        check_order(trial.world.events)
+
+
+def what_is_shown_is_what_is_logged(trial: Trial[RunWorld]) -> None:
+    """A reader from the start sees every fact of the run, in the order of the log."""
+    world = trial.world
+    if not world.entered:
+        return
+    shown = [each for each in world.events if isinstance(each, _FACTS) and not _is_result_pair(each)]
+    logged = [fact for fact in world.log if fact.run_id == shown[0].run_id] if shown else []
+    if world.store_failed:
+        shown = shown[: len(logged)]
+    assert [(e.kind, e.seq) for e in shown] == [(e.kind, e.seq) for e in logged], "a fact was lost, or doubled"
+
+
+def _is_result_pair(event: object) -> bool:
+    return isinstance(event, MessageEnd) and event.message.role == "tool"
+
+
+# ------------------------------------------------------------------------------------- calls and results
+
+
+def _answers(messages: Sequence[Message]) -> dict[str, ToolResult]:
+    return {result.call_id: result for message in messages for result in message.results}
+
+
+def every_call_has_one_result(trial: Trial[RunWorld]) -> None:
+    """Whatever happens, every call that a model has made gets exactly one result."""
+    if not trial.world.entered:
+        return
+    facts, state = _settled(trial.world)
+    ends = Counter(fact.result.call_id for fact in facts if isinstance(fact, ToolExecutionEnd))
+    for told in (list(state.transcript), list(trial.world.result.messages)):
+        asked = Counter(call.id for message in told for call in message.calls)
+        answered = Counter(result.call_id for message in told for result in message.results)
+        for call_id in asked | answered:
+            assert asked[call_id] == answered[call_id] == 1, f"{call_id}: {answered[call_id]} results"
+            assert trial.world.store_failed or ends[call_id] == 1, f"{call_id}: {ends[call_id]} ends in the log"
+
+
+def results_stand_in_input_order(trial: Trial[RunWorld]) -> None:
+    """The results of a turn are one message, directly behind the calls and in their order."""
+    if not trial.world.entered:
+        return
+    messages = list(trial.world.result.messages)
+    for message, following in zip(messages, [*messages[1:], Message("user", "-")], strict=True):
+        if message.calls:
+            got = [result.call_id for result in following.results]
+            assert got == [call.id for call in message.calls], f"{message.id}: the results are those of {got}"
+
+
+def a_returned_effect_is_never_lost(trial: Trial[RunWorld]) -> None:
+    """What a tool has returned is the result of its call, however soon after it the cut came."""
+    world = trial.world
+    if not world.entered:
+        return
+    answers = _answers(world.result.messages)
+    for ran in world.calls.ran:
+        if ran.result is None:
+            continue
+        told = answers.get(ran.call_id)
+        assert told is not None, f"{ran.call_id} returned, and has no result"
+        if not world.agent.middleware:
+            assert told == ran.result, f"{ran.call_id} returned {ran.result.status}, and its result says {told.status}"
+        lost = told.status in NEVER_STARTED or told.status in ("interrupted", "timed_out")
+        assert not lost, f"{ran.call_id} returned, and its result says {told.status}"
+
+
+def what_ran_is_never_told_as_not_run(trial: Trial[RunWorld]) -> None:
+    """A call that began is never told as one that did not run, nor the other way round."""
+    world = trial.world
+    if not world.entered:
+        return
+    ran = {each.call_id for each in world.calls.ran}
+    wrapped = any(type(each).wrap_tool_call is not Middleware.wrap_tool_call for each in world.agent.middleware)
+    for call_id, result in _answers(world.result.messages).items():
+        if call_id in ran:
+            assert result.status not in NEVER_STARTED, f"{call_id} began, and its result says {result.status}"
+        elif not wrapped:
+            assert result.status in NEVER_STARTED, f"{call_id} never began, and its result says {result.status}"
+
+
+# --------------------------------------------------------------------------------- what a model would see
+
+
+def the_history_is_valid(trial: Trial[RunWorld]) -> None:
+    """With a next prompt, the history is one that every provider takes, OpenAI's rules and Anthropic's included."""
+    if not trial.world.entered:
+        return
+    visible = list(_settled(trial.world)[1].transcript.visible())
+    if not visible or visible[-1].role != "user":
+        visible.append(Message("user", "And now?"))
+    check_history(visible)
+    request = ModelRequest(tuple(visible), sampling=Sampling(max_tokens=100))
+    check_chat_body(json.loads(OpenAIChatWire().request(request, "any").body))
+    check_messages_body(as_messages_body(visible), paused=visible[-1].finish_reason == "pause")
+
+
+def no_request_was_broken(trial: Trial[RunWorld]) -> None:
+    """Every request that a scripted model was sent was a valid conversation."""
+    model = trial.world.agent.model
+    if isinstance(model, ScriptedModel):
+        model.verify()
+
+
+def accepted_messages_are_delivered_once(trial: Trial[RunWorld]) -> None:
+    """A steer or follow-up that was accepted is in the history once, in order, or told as undelivered."""
+    world = trial.world
+    if not world.entered:
+        return
+    facts, state = _settled(world)
+    queued = {fact.id: fact for fact in facts if isinstance(fact, MessageQueued) and fact.origin != "repair"}
+    delivered = [each for fact in facts for each in _delivered_by(fact) if each in queued]
+    waiting = [fact_id for fact_id in state.queue if fact_id in queued]
+    for fact_id, times in (Counter(delivered) + Counter(waiting)).items():
+        assert times == 1, f"{queued[fact_id].message.text!r} was delivered or waits {times} times"
+    assert len(delivered) + len(waiting) == len(queued), "a message that was queued is nowhere"
+    for origin in ("steer", "follow_up"):
+        order = [fact_id for fact_id in queued if queued[fact_id].origin == origin]
+        came = [fact_id for fact_id in delivered if fact_id in order]
+        assert came == order[: len(came)], f"{origin}: accepted as {order}, delivered as {came}"
+    begun = len(world.survived)
+    own = Counter(fact.message.text for fact in facts[begun:] if isinstance(fact, MessageQueued))
+    for text in world.offered:
+        assert own[text] <= world.offered.count(text), f"{text!r} was queued {own[text]} times"
+        assert own[text] or text not in world.accepted, f"{text!r} was accepted, and is not in the log"
+    if world.agent.store is None:
+        left = [message.text for message in world.result.undelivered]
+        assert left == [state.queue[each].message.text for each in waiting], f"told as undelivered: {left}"
+
+
+def _delivered_by(fact: Fact) -> Sequence[str]:
+    if isinstance(fact, AgentStart):
+        return fact.delivered
+    return (fact.id,) if isinstance(fact, MessageDelivered) else ()
+
+
+def the_next_prompt_works(trial: Trial[RunWorld]) -> None:
+    """Whatever was cut, the next prompt on the same history gets its answer."""
+    world = trial.world
+    if not world.entered:
+        return
+    model = ScriptedModel(say("Here I am."), repeat_last=True)
+    agent = world.agent.replace(model=model, middleware=(), listeners=())
+    durable = agent.store is not None
+
+    async def prompt() -> str:
+        if durable:
+            return (await agent.send("And now?", session=world.session)).stop_reason
+        return (await agent.send([*world.result.messages, Message("user", "And now?")])).stop_reason
+
+    reason = trio.run(prompt, clock=virtual_clock())
+    model.verify()
+    assert reason == "stop", f"it ended with {reason}"
+
+
+RECORD_LAWS: Final[tuple[Law[RunWorld], ...]] = (
+    the_log_loads,
+    one_agent_end_and_it_is_the_last,
+    events_come_in_the_promised_order,
+    what_is_shown_is_what_is_logged,
+    every_call_has_one_result,
+    results_stand_in_input_order,
+    a_returned_effect_is_never_lost,
+    what_ran_is_never_told_as_not_run,
+    the_history_is_valid,
+    no_request_was_broken,
+    accepted_messages_are_delivered_once,
+    the_next_prompt_works,
+)
+"""All of them; the last one goes on with the session, so it stays the last."""

@@ -1,0 +1,321 @@
+"""One run of a scenario under an instrument: its steps are counted, and at some of them something is done to it.
+
+Knows nothing of agents or laws.  Trio's public names only; see :mod:`._scheduling` for the one exception.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any, Final, Generic, TypeVar, final
+
+import attrs
+import trio
+
+from ._plan import Cut, Plan, When
+from ._scheduling import seeded
+
+__all__ = ["Performed", "Place", "Scenario", "Trial", "run_trial", "virtual_clock"]
+
+W = TypeVar("W")
+
+Scenario = Callable[[W], Awaitable[object]]
+"""What is run in a world: an async function of it, or an async method of its class."""
+
+MAX_STEPS: Final = 200_000
+"""Steps after which a trial counts as one that never ends."""
+
+_DEPTH: Final = 8
+"""How many frames a place remembers."""
+_LIBRARIES: Final = tuple(os.path.dirname(sys.modules[name].__file__ or "") + os.sep for name in ("trio",))
+
+
+_STUCK: Final[list[set[trio.lowlevel.Task]]] = []
+"""Tasks that nothing could end: to collect them would run their clean-up outside of Trio."""
+
+
+@attrs.frozen
+class Place:
+    """Where a task waits."""
+
+    name: str
+    """The innermost function that is not Trio's own, as ``function (file:line)``."""
+    stack: tuple[str, ...] = attrs.field(default=(), eq=False)
+    """The functions around it, outermost first, it included."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class Performed:
+    """A cut that took place."""
+
+    cut: Cut
+    place: Place
+    task: str
+    """The name of the task that was hit."""
+    time: float
+    """On the trial's clock."""
+    delivered: bool
+    """A cancellation has reached the scenario's own task: it was waiting, and nothing shielded it."""
+
+
+@final
+@attrs.define(eq=False)
+class Trial(Generic[W]):
+    """One run of a scenario and what came of it: what a law looks at."""
+
+    world: W
+    plan: Plan
+    scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    """The scope around the scenario; :data:`CANCEL` cancels it."""
+    performed: list[Performed] = attrs.field(init=False, factory=list[Performed])
+    """The cuts that took place; a run may end before one of them."""
+    injected: Exception | None = attrs.field(init=False, default=None)
+    """The fault that a seam has raised."""
+    error: BaseException | None = attrs.field(init=False, default=None)
+    """What left the scenario; ``None`` if it returned, and if it was cancelled by the scope."""
+    cancelled: bool = attrs.field(init=False, default=False)
+    """It was left by the cancellation of :attr:`scope`."""
+    hung: str = attrs.field(init=False, default="")
+    """Why it counts as one that never ends: all its tasks waited for nothing, or it took too many steps."""
+    stuck: bool = attrs.field(init=False, default=False)
+    """It could not be ended even so; no further trial can be trusted."""
+    steps: dict[When, int] = attrs.field(init=False, factory=lambda: {"before": 0, "after": 0})
+    """How many steps its tasks took."""
+    places: dict[tuple[When, int], Place] = attrs.field(init=False, factory=dict[tuple[When, int], Place])
+    """Where they were taken, if that was asked for."""
+    began: float = attrs.field(init=False, default=0)
+    ended: float = attrs.field(init=False, default=0)
+    """On the trial's clock, in seconds."""
+    tasks_left: tuple[str, ...] = attrs.field(init=False, default=())
+    """The tasks that outlived the scenario."""
+
+    @property
+    def untouched(self) -> bool:
+        """Nothing was done to it."""
+        return not self.performed and self.injected is None and self.plan.crash is None and not self.plan.jitter
+
+    def cut(self, action: str) -> Performed | None:
+        """The first cut with an action of this name, or of this kind (``abort``), that took place."""
+        for each in self.performed:
+            name = each.cut.action.name
+            if name == action or name.startswith(f"{action}("):
+                return each
+        return None
+
+
+def run_trial(
+    world: W,
+    scenario: Scenario[W],
+    plan: Plan,
+    *,
+    autojump_threshold: float = 0,
+    places: bool = False,
+) -> Trial[W]:
+    """Run the scenario once, on a clock of its own.
+
+    Args:
+      plan: the cuts, and the seed of the schedule.  Faults and crashes are the world's affair.
+      autojump_threshold: real seconds of idleness after which virtual time jumps.  More than 0 if
+        threads work while others wait for a time: a jump does not see that a thread is busy.
+      places: remember where each step was taken.  Slow.
+
+    Raises:
+      RuntimeError: called inside of a Trio run.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "an explorer makes Trio runs of its own and cannot be used inside of one: call it from a plain function, "
+            "or in a thread with `await trio.to_thread.run_sync(...)`"
+        )
+    trial = Trial(world, plan)
+    probe = _Probe(trial, scenario, places)
+    with seeded(plan.seed):
+        try:
+            trio.run(probe.main, clock=virtual_clock(autojump_threshold), instruments=[probe])
+        except KeyboardInterrupt as error:  # it came when the scenario had nothing left to wait for
+            trial.error = error
+        except trio.TrioInternalError as error:
+            if not trial.stuck:
+                raise
+            trial.error = error.__cause__
+    return trial
+
+
+def virtual_clock(autojump_threshold: float = 0) -> trio.abc.Clock:
+    """A clock that jumps to the next deadline whenever every task waits."""
+    from trio.testing import MockClock  # it loads pytest, where that is installed
+
+    return MockClock(autojump_threshold=autojump_threshold)
+
+
+class _Probe(trio.abc.Instrument):
+    """Counts the steps of the scenario's tasks, cuts at those that the plan names, and notices when all is stuck."""
+
+    def __init__(self, trial: Trial[Any], scenario: Scenario[Any], places: bool) -> None:
+        self._trial = trial
+        self._scenario = scenario
+        self._places = places
+        self._tasks: set[trio.lowlevel.Task] = set()
+        self._main: trio.lowlevel.Task | None = None
+        self._due = list(trial.plan.cuts)
+        self._before_cut: Callable[[], None] | None = getattr(trial.world, "before_cut", None)
+        self._guard = trio.CancelScope()
+        self._idle = 0
+        self._delivered = False
+        self._freed = False
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def main(self) -> None:
+        trial = self._trial
+        before = self._tasks_living()
+        trial.began = trio.current_time()
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            with self._guard, trial.scope:
+                await self._scenario(trial.world)
+        except BaseException as error:  # noqa: ASYNC103  # what leaves a scenario is what a law asks about
+            trial.error = error
+        self._due.clear()
+        self._token = None
+        trial.cancelled = trial.scope.cancelled_caught
+        trial.ended = trio.current_time()
+        trial.tasks_left = tuple(sorted(task.name for task in self._tasks_living() - before))
+
+    def _tasks_living(self) -> set[trio.lowlevel.Task]:
+        """All tasks of the Trio run."""
+        found: set[trio.lowlevel.Task] = set()
+        root = trio.lowlevel.current_root_task()
+        todo = [] if root is None else [root]
+        while todo:
+            task = todo.pop()
+            found.add(task)
+            for nursery in task.child_nurseries:
+                todo.extend(nursery.child_tasks)
+        return found
+
+    # --- which tasks are the scenario's --------------------------------------------------------------
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        if self._main is None and getattr(task.coro, "cr_code", None) is _Probe.main.__code__:
+            self._main = task
+            self._tasks.add(task)
+        elif task.parent_nursery is not None and task.parent_nursery.parent_task in self._tasks:
+            self._tasks.add(task)
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        self._tasks.discard(task)
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        if task is self._main:
+            self._delivered = True
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task in self._tasks:
+            self._step(task, "before")
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task in self._tasks:
+            self._step(task, "after")
+
+    def _step(self, task: trio.lowlevel.Task, when: When) -> None:
+        trial = self._trial
+        self._idle = 0
+        trial.steps[when] = number = trial.steps[when] + 1
+        if self._places:
+            trial.places[when, number] = _place_of(task)
+        if number % MAX_STEPS == 0:
+            self._free(f"it has not ended after {number:,} steps")
+        while self._due and self._due[0].when == when and self._due[0].step <= number:
+            self._perform(self._due.pop(0), task)
+
+    def _perform(self, cut: Cut, task: trio.lowlevel.Task) -> None:
+        # Trio reschedules a task in this very call if the cancellation reaches it where it waits.
+        self._delivered = False
+        place, time = _place_of(task), trio.current_time()
+        if self._before_cut is not None:
+            self._before_cut()
+        self._trial.performed.append(Performed(cut, place, task.name, time, False))
+        cut.action.perform(self._trial)
+        if self._delivered:
+            self._trial.performed[-1] = Performed(cut, place, task.name, time, True)
+
+    # --- what never ends -----------------------------------------------------------------------------
+
+    def before_io_wait(self, timeout: float) -> None:
+        if self._token is None or not _nothing_can_happen():
+            return
+        self._idle += 1
+        if self._idle == 2:  # once may be somebody who waits for all tasks to be blocked
+            self._free("it waits for ever: no task is ready, no deadline is set, no thread is at work")
+
+    def _free(self, why: str) -> None:
+        """End what would never end: the scenario's scope, and if that does not help, the run."""
+        token, self._token = self._token, None
+        if token is None:
+            return
+        self._idle = 0
+        if not self._freed:
+            self._trial.hung = why
+            self._freed = True
+
+            def cancel() -> None:
+                self._token = token
+                self._guard.cancel("an explorer's guard")
+
+            token.run_sync_soon(cancel)
+        else:
+            self._trial.stuck = True
+            _STUCK.append(self._tasks_living())
+            token.run_sync_soon(_crash_trio)
+
+
+def _crash_trio() -> None:
+    """End the Trio run from inside, since what hides behind a shield cannot be ended in any other way."""
+    trio.lowlevel.spawn_system_task(_break_the_scheduler)
+
+
+async def _break_the_scheduler() -> None:
+    def abort(_: object) -> trio.lowlevel.Abort:
+        raise RuntimeError("the scenario waits for ever behind a shield")
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+def _nothing_can_happen() -> bool:
+    """No task is ready, no deadline will pass, no thread will report, and nobody waits for a socket or a child."""
+    from trio.testing import active_thread_count  # see virtual_clock
+
+    statistics = trio.lowlevel.current_statistics()
+    if statistics.tasks_runnable or statistics.run_sync_soon_queue_size:
+        return False
+    if statistics.seconds_to_next_deadline != float("inf") or active_thread_count():
+        return False
+    io = statistics.io_statistics
+    waiting = getattr(io, "tasks_waiting_read", 2) + getattr(io, "tasks_waiting_write", 0)
+    return waiting <= 1  # Trio's own wakeup
+
+
+def _place_of(task: trio.lowlevel.Task) -> Place:
+    """Where a task waits; a task that has not begun waits at its own function."""
+    frames = [(frame, line) for frame, line in task.iter_await_frames()]
+    ours = [(frame, line) for frame, line in frames if not frame.f_code.co_filename.startswith(_LIBRARIES)]
+    ours = [each for each in ours if each[0].f_code is not _Probe.main.__code__] or ours
+    if not ours:
+        return Place(task.name)
+    names = tuple(_name(frame, line) for frame, line in ours)
+    return Place(names[-1], names[-_DEPTH:])
+
+
+def _name(frame: FrameType, line: int) -> str:
+    code = frame.f_code
+    path = code.co_filename.replace("\\", "/").split("/")
+    return f"{code.co_qualname} ({'/'.join(path[-2:])}:{line})"
