@@ -21,7 +21,9 @@ from trio_agent import (
     SessionConflict,
     Tool,
     ToolContext,
+    ToolExecutionStart,
     ToolResult,
+    TurnStart,
     tool,
 )
 from trio_agent.testing import RunWorld, ScriptedModel, call, calls, cut, fail, say
@@ -201,16 +203,19 @@ async def listened(world: RunWorld) -> None:
 
 async def meddled(world: RunWorld) -> None:
     """The holder cuts one call, steers with an interrupt, steers twice more, and reads what happens."""
-    seen: list[str] = []
+    turns, started = 0, list[str]()
     async for event in world.run:
-        seen.append(event.kind)
-        if event.kind == "tool_execution_start" and seen.count(event.kind) == 2:
-            world.run.cancel_call("call_1")
-        if event.kind == "turn_start" and seen.count(event.kind) == 2:
-            await world.steer("look here")
-            await world.steer("and here")
-        if event.kind == "tool_execution_start" and seen.count(event.kind) == 4:
-            await world.steer("stop that", interrupt=True)
+        if isinstance(event, TurnStart):
+            turns += 1
+            if turns == 2:
+                await world.steer("look here")
+                await world.steer("and here")
+        if isinstance(event, ToolExecutionStart):
+            started.append(event.call_id)
+            if len(started) == 2:
+                world.run.cancel_call(started[0])
+            if len(started) == 4:
+                await world.steer("stop that", interrupt=True)
     await world.run.wait()
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.explore import ScriptedTools, World, abort, cancel, check, explore
 from tests.scenarios.cutting import HOWS, after, cut
 from tests.scenarios.going_on import SESSION, WAYS, go_on, pairs, roles, store_for
 from tests.scenarios.stage import HANG, Bench, MemoryStore, Scene
@@ -36,7 +34,19 @@ from trio_agent import (
     tool,
     write_fact,
 )
-from trio_agent.testing import Answer, ScriptedModel, call, calls
+from trio_agent.testing import (
+    ABORT,
+    CANCEL,
+    RUN_LAWS,
+    Action,
+    Answer,
+    RunWorld,
+    ScriptedModel,
+    Trial,
+    call,
+    calls,
+    explore_cancellation,
+)
 from trio_agent.wires import OpenAIChatWire
 
 # ------------------------------------------------------------------------------------------ B01
@@ -99,37 +109,39 @@ async def test_whether_siblings_were_done_makes_no_difference_to_the_next_prompt
     }
 
 
-async def _quick(context: ToolContext) -> str:
+@tool(name="quick")
+async def _quick() -> str:
     return "quick"
 
 
-async def _slow(context: ToolContext) -> str:
+@tool(name="slow")
+async def _slow() -> str:
     await trio.sleep(1)
     return "slow"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("act", [cancel, abort(0), abort(0.3)], ids=["cancel", "abort now", "abort soon"])
+@pytest.mark.parametrize("action", [CANCEL, ABORT(0), ABORT(0.3)], ids=lambda action: action.name)
 @pytest.mark.parametrize("names", [("slow",), ("slow", "quick"), ("quick", "slow", "slow")], ids="+".join)
 def test_at_whatever_step_it_was_cut_the_history_says_what_happened_and_takes_a_new_prompt(
-    names: Sequence[str], act: Any, when: Any
+    names: Sequence[str], action: Action
 ) -> None:
     """B02: the repair never depends on timing, only on what had begun and what had returned."""
 
     met: set[str] = set()
 
-    def make() -> World:
+    def make() -> RunWorld:
         model = ScriptedModel(calls(*(call(name, id=f"{n}") for n, name in enumerate(names))), "done")
-        return World(model, ScriptedTools({"quick": _quick, "slow": _slow}))
+        return RunWorld(Agent(model, tools=[_quick, _slow]))
 
-    def laws(world: World) -> None:
-        if world.run is None or world.result is None:
+    def it_says_what_happened(trial: Trial[RunWorld]) -> None:
+        world = trial.world
+        if not world.entered:
             return  # cut before it began
-        check(world, world.run.log)
-        effects = world.tools.effects
+        begun = {ran.call_id for ran in world.calls.ran}
+        returned = {ran.call_id for ran in world.calls.ran if ran.result is not None}
         told = pairs(world.result.messages)
         assert told == {
-            c.id: "ok" if c.id in effects.returned else "interrupted" if c.id in effects.begun else "not_run"
+            c.id: "ok" if c.id in returned else "interrupted" if c.id in begun else "not_run"
             for message in world.result.messages
             for c in message.calls
         }
@@ -140,7 +152,9 @@ def test_at_whatever_step_it_was_cut_the_history_says_what_happened_and_takes_a_
         assert again.stop_reason == "stop"
         assert pairs(model.requests[0].messages) == told
 
-    assert explore(make, act, when, laws) > 4
+    laws = [*RUN_LAWS, it_says_what_happened]
+    report = explore_cancellation(make, RunWorld.play, laws=laws, action=action).raise_for_findings()
+    assert report.tried == report.met > 8
     assert "ok" in met
     assert met & {"interrupted", "not_run"}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.explore import ScriptedTools, World, abort, cancel, check, explore
 from tests.scenarios.going_on import SESSION, pairs, roles
 from tests.scenarios.stage import Bench, MemoryStore, Scene
 from trio_agent import (
@@ -26,7 +23,6 @@ from trio_agent import (
     MessageEnd,
     MessageQueued,
     Run,
-    RunEnded,
     ToolContext,
     ToolExecutionStart,
     ToolResult,
@@ -36,9 +32,21 @@ from trio_agent import (
     tool,
     write_fact,
 )
-from trio_agent._options import Limits
 from trio_agent.codecs import NativeCodec
-from trio_agent.testing import Answer, ScriptedModel, call, calls, check_order
+from trio_agent.testing import (
+    ABORT,
+    CANCEL,
+    RUN_LAWS,
+    Action,
+    Answer,
+    RunWorld,
+    ScriptedModel,
+    Trial,
+    call,
+    calls,
+    check_order,
+    explore_cancellation,
+)
 from trio_agent.wires import OpenAIChatWire
 
 STEER = "use the other file"
@@ -58,32 +66,26 @@ def words(messages: Sequence[Message]) -> list[str]:
 # ------------------------------------------------------------------------------------------ B62
 
 
-async def _slow(context: ToolContext) -> str:
+@tool(name="slow")
+async def _slow() -> str:
     await trio.sleep(1)
     return "slow"
 
 
-def _world(durable: bool, mode: Any, accepted: list[str]) -> World:
+def _world(durable: bool, mode: Any) -> RunWorld:
     """Two steers and a follow-up come while two calls run."""
 
-    async def body(run: Run) -> None:
+    async def body(world: RunWorld) -> None:
         await trio.sleep(0.5)
-        for verb, text in ((run.steer, "s1"), (run.steer, "s2"), (run.follow_up, "f1")):
-            with contextlib.suppress(RunEnded):
-                await verb(text)
-                accepted.append(text)
-        await run.wait()
+        await world.steer("s1")
+        await world.steer("s2")
+        await world.follow_up("f1")
+        await world.run.wait()
 
     batch = calls(call("slow", id="1"), call("slow", id="2"))
     model = ScriptedModel(batch, "Heard.", "Again.", "And again.")
-    options = {"limits": Limits(steering=mode, follow_up=mode)}
-    return World(model, ScriptedTools({"slow": _slow}), options, MemoryStore() if durable else None, body)
-
-
-def _log(world: World) -> Sequence[Fact]:
-    if isinstance(world.store, MemoryStore):
-        return world.store.facts
-    return [] if world.run is None else world.run.log
+    store = MemoryStore() if durable else None
+    return RunWorld(Agent(model, tools=[_slow], steering=mode, follow_up=mode, store=store), body=body)
 
 
 def _pending(log: Sequence[Fact]) -> dict[str, str]:
@@ -113,34 +115,25 @@ def _prompt_again(log: Sequence[Fact]) -> None:
     assert said[len(said) - len(pending) - 1 :] == [*pending.values(), "and now?"]
 
 
-ACTS = {"cancel": cancel, "abort now": abort(0), "abort soon": abort(0.2), "abort at the boundary": abort(math.inf)}
-
-
 @pytest.mark.parametrize("mode", ["one", "all"])
 @pytest.mark.parametrize("durable", [False, True], ids=["volatile", "durable"])
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("action", [CANCEL, ABORT(0), ABORT(0.2), ABORT()], ids=lambda action: action.name)
 def test_a_message_that_was_accepted_is_delivered_or_pending_wherever_the_run_was_cut(
-    act: str, when: Any, durable: bool, mode: str
+    action: Action, durable: bool, mode: str
 ) -> None:
     """B62: steer during a batch; abort in each await between drain and append; after it the message comes first."""
     met: set[int] = set()
-    accepted: list[str] = []
 
-    def make() -> World:
-        accepted.clear()
-        return _world(durable, mode, accepted)
-
-    def laws(world: World) -> None:
-        log = _log(world)
-        check(world, log)
-        if world.result is None:
+    def it_left_the_queue_by_being_in_the_history(trial: Trial[RunWorld]) -> None:
+        world = trial.world
+        log = list(world.log)
+        if not world.entered:
             return
         pending = list(_pending(log).values())
         delivered = [message.text for message in world.result.messages if message.origin is not None]
         queued = [f.message.text for f in log if isinstance(f, MessageQueued)]
-        assert set(accepted) <= set(queued)  # accepted means logged
-        assert sorted(delivered + pending) == sorted(queued)  # it left the queue by being in the history, only
+        assert set(world.accepted) <= set(queued)  # accepted means logged
+        assert sorted(delivered + pending) == sorted(queued)
         met.add(len(pending))
         if durable:
             _prompt_again(log)
@@ -151,16 +144,18 @@ def test_a_message_that_was_accepted_is_delivered_or_pending_wherever_the_run_wa
         assert trio.run(Agent(model).send, history).stop_reason == "stop"
         model.verify()
 
-    assert explore(make, ACTS[act], when, laws) > 10
+    laws = [it_left_the_queue_by_being_in_the_history, *RUN_LAWS]
+    report = explore_cancellation(lambda: _world(durable, mode), RunWorld.play, laws=laws, action=action)
+    assert report.raise_for_findings().tried > 20
     assert {0, 3} <= met  # some cut came before any of them was delivered, some after all were
 
 
 @pytest.mark.parametrize("mode", ["one", "all"])
 def test_a_message_is_pending_in_the_log_until_its_delivery_stands_there(mode: str) -> None:
     """B62: a message leaves the queue only when it is logged, for a crash after any append."""
-    world = _world(True, mode, [])
+    world = _world(True, mode)
     trio.run(world.play, clock=MockClock(autojump_threshold=0))
-    log = _log(world)
+    log = list(world.log)
     counts = []
     for length in range(1, len(log)):
         _prompt_again(log[:length])

@@ -349,8 +349,12 @@ class ToolPhase:
                 self._leave_out(index, call)
 
     def _leave_out(self, index: int, call: ToolCall) -> bool:
-        """Give ``not_run`` to a call that has not started; returns whether it had no result yet."""
-        if self.journal.state.results[index] is not None:
+        """Give ``not_run`` to a call that has not started; returns whether it was one.
+
+        One that has started and runs no more was cut with the run: its result is settlement's.
+        """
+        state = self.journal.state
+        if state.results[index] is not None or state.started[index] is not None:
             return False
         self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
         if call.id in self._waiting:

@@ -27,6 +27,7 @@ def explore_faults(
     when: Iterable[When] = WHENS,
     error: Callable[[], Exception] = InjectedFault,
     seeds: int = 1,
+    limit: int | None = None,
     autojump_threshold: float = 0,
 ) -> Report[W]:
     """Run a scenario once for each crossing of a seam, and have that crossing fail.
@@ -43,6 +44,7 @@ def explore_faults(
       when: on which side of the effect.
       error: makes what is raised.
       seeds: how many different schedules to explore.
+      limit: the most crossings of a seam, drawn evenly; the report says how many there are.
       autojump_threshold: see :func:`run_trial`.
 
     Raises:
@@ -59,10 +61,12 @@ def explore_faults(
         if not tally.take(untouched):
             break
         for seam, side in itertools.product(sorted(crossed) if chosen is None else chosen, sides):
-            for crossing in range(1, crossed[seam] + 1):
+            step = 1 if limit is None else -(-crossed[seam] // limit)
+            for crossing in range(1, crossed[seam] + 1, step):
                 trial = stage.trial(Plan(fault=Fault(seam, side, crossing), seed=seed))
                 if trial.injected is None:
                     continue  # a call that never returns has nothing behind its effect
+                tally.met += step
                 tally.take(trial, Place(f"the seam {seam}, {side} its effect"))
                 if trial.stuck:
                     return tally.report()

@@ -249,10 +249,9 @@ class _Probe(trio.abc.Instrument):
     # --- what never ends -----------------------------------------------------------------------------
 
     def before_io_wait(self, timeout: float) -> None:
-        if self._token is None or not _nothing_can_happen():
-            return
         self._idle += 1
-        if self._idle == 2:  # once may be somebody who waits for all tasks to be blocked
+        # Once is no sign: time may jump, or somebody waits for all tasks to be blocked.
+        if self._idle > 1 and self._token is not None and _nothing_can_happen():
             self._free("it waits for ever: no task is ready, no deadline is set, no thread is at work")
 
     def _free(self, why: str) -> None:

@@ -1,0 +1,98 @@
+"""All explorations of the kernel, by name: every world, every action, pairs, faults, schedules, crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from tests.exploration.worlds import SMALL, THREADED, WORLDS, Make
+from trio_agent.testing import (
+    ABORT,
+    CANCEL,
+    INTERRUPT,
+    RUN_LAWS,
+    Action,
+    Report,
+    RunWorld,
+    explore_cancellation,
+    explore_crashes,
+    explore_faults,
+    explore_schedules,
+)
+
+ACTIONS: Final = (CANCEL, ABORT(0), ABORT(0.6), ABORT(), INTERRUPT)
+
+_PAIRS: Final = 600
+"""Pairs of cuts that are tried where there are more."""
+
+
+@attrs.frozen
+class Exploration:
+    """One thing to explore; called with the most trials that it may take, it does so."""
+
+    name: str
+    explore: Callable[[int | None], Report[Any]]
+
+
+def _cuts(make: Make, action: Action, seeds: int) -> Callable[[int | None], Report[Any]]:
+    def explore(limit: int | None) -> Report[Any]:
+        some = 1 if limit else seeds
+        return explore_cancellation(make, RunWorld.play, laws=RUN_LAWS, action=action, seeds=some, limit=limit)
+
+    return explore
+
+
+def _pairs(make: Make, first: Action, second: Action) -> Callable[[int | None], Report[Any]]:
+    def explore(limit: int | None) -> Report[Any]:
+        most = min(limit or _PAIRS, _PAIRS)
+        return explore_cancellation(make, RunWorld.play, laws=RUN_LAWS, action=first, pairs=second, limit=most)
+
+    return explore
+
+
+def _threads(action: Action) -> Callable[[int | None], Report[Any]]:
+    def explore(limit: int | None) -> Report[Any]:
+        return explore_cancellation(
+            THREADED, RunWorld.play, laws=RUN_LAWS, action=action, limit=limit, autojump_threshold=0.02
+        )
+
+    return explore
+
+
+def _all() -> Iterator[Exploration]:
+    for name, make in WORLDS.items():
+        for action in ACTIONS:
+            yield Exploration(f"{name}: {action.name}", _cuts(make, action, 1))
+        yield Exploration(f"{name}: faults", _faults(make))
+        yield Exploration(f"{name}: schedules", _schedules(make))
+        if make().agent.store is not None:
+            yield Exploration(f"{name}: crashes", _crashes(make, "untouched"))
+            for after in ("cancel:after:40", "abort(0.6):before:40", "abort(inf):after:20"):
+                yield Exploration(f"{name}: crashes after {after}", _crashes(make, after))
+    for action in ACTIONS:
+        yield Exploration(f"threads: {action.name}", _threads(action))
+    for name, make in SMALL.items():
+        for action in ACTIONS:
+            yield Exploration(f"small, {name}: {action.name}", _cuts(make, action, 4))
+        for first in ACTIONS[:-1]:
+            for second in (CANCEL, ABORT(0), INTERRUPT):
+                yield Exploration(f"small, {name}: {first.name} + {second.name}", _pairs(make, first, second))
+
+
+def _faults(make: Make) -> Callable[[int | None], Report[Any]]:
+    return lambda limit: explore_faults(
+        make, RunWorld.play, laws=RUN_LAWS, limit=None if limit is None else max(3, limit // 10)
+    )
+
+
+def _schedules(make: Make) -> Callable[[int | None], Report[Any]]:
+    return lambda limit: explore_schedules(make, RunWorld.play, laws=RUN_LAWS, seeds=100 if limit is None else 10)
+
+
+def _crashes(make: Make, after: str) -> Callable[[int | None], Report[Any]]:
+    return lambda _: explore_crashes(make, after=after)
+
+
+EXPLORATIONS: Final = {each.name: each for each in _all()}
