@@ -7,14 +7,7 @@ import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.exploration.kernel import EXPLORATIONS
-
-
-def explore(name: str, limit: int | None) -> tuple[str, int, int, int, int, float]:
-    """One exploration in a process of the pool: what it found, and its counts."""
-    began = time.process_time()
-    report = EXPLORATIONS[name].explore(limit)
-    return str(report), len(report.findings), report.tried, report.met, report.runs, time.process_time() - began
+from tests.exploration.kernel import EXPLORATIONS, explore_one
 
 
 def main() -> int:
@@ -29,7 +22,7 @@ def main() -> int:
     cpu = 0.0
     context = multiprocessing.get_context("spawn")  # nothing of one exploration reaches another
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        for name, done in zip(names, pool.map(explore, names, [options.limit] * len(names)), strict=True):
+        for name, done in zip(names, pool.map(explore_one, names, [options.limit] * len(names)), strict=True):
             text, findings, *counts, seconds = done
             print(f"{name:40} {text}", flush=True)
             found, cpu = found + findings, cpu + seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -96,3 +97,10 @@ def _crashes(make: Make, after: str) -> Callable[[int | None], Report[Any]]:
 
 
 EXPLORATIONS: Final = {each.name: each for each in _all()}
+
+
+def explore_one(name: str, limit: int | None) -> tuple[str, int, int, int, int, float]:
+    """The report of one exploration as text, its findings, points tried and met, runs, and seconds of CPU time."""
+    began = time.process_time()
+    report = EXPLORATIONS[name].explore(limit)
+    return str(report), len(report.findings), report.tried, report.met, report.runs, time.process_time() - began

@@ -121,15 +121,15 @@ def test_each_call_gets_a_fresh_input_if_there_is_what_makes_it() -> None:
 
     cases = tool_contract(take, functools.partial(names, itertools.count()))
     assert failing(cases) == set()
-    assert len(taken) == 6
+    assert len(taken) >= 6
     # With one input for all calls only the first of them can work.
-    assert failing(tool_contract(take, {"name": "mine"})) == ALL_THAT_RUN - {"it_runs_on_the_good_input"}
+    assert failing(tool_contract(take, {"name": "mine"})) == NOR_WHEN_CUT - {"it_runs_on_the_good_input"}
 
 
 def test_every_case_has_a_sentence_of_its_own() -> None:
     cases = tool_contract(draw, {})
     assert all(case.sentence.endswith(".") for case in cases)
-    assert len({case.sentence for case in cases}) == len(cases) == 10
+    assert len({case.sentence for case in cases}) == len(cases) == 11
 
 
 # ------------------------------------------------------------------------------------------ broken ones
@@ -142,6 +142,16 @@ async def anything(input: dict[str, Any]) -> str:
 @tool(name="read.lines")
 async def dotted() -> str:
     """Have a name that some models refuse."""
+    return "fine"
+
+
+@tool
+async def deaf() -> str:
+    """Hear no cancellation."""
+    try:
+        await trio.sleep(1)
+    except trio.Cancelled:
+        return "never mind"
     return "fine"
 
 
@@ -218,6 +228,7 @@ ALL_THAT_RUN = {
     "it_can_be_run_again",
     "two_calls_do_not_disturb_each_other",
 }
+NOR_WHEN_CUT = {*ALL_THAT_RUN, "it_can_be_cut_anywhere"}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +239,13 @@ ALL_THAT_RUN = {
         (OLD, {"pair": [1, 2]}, [], {"its_schema_is_valid"}),
         (VAGUE, {"it": 1}, [], {"its_parameters_say_what_they_are"}),
         (LAX, {"count": 1}, [{"count": 1, "colour": "red"}], {"bad_inputs_are_refused"}),
-        (strict, {"count": "three"}, [], {"the_good_input_is_accepted", *ALL_THAT_RUN}),
-        (failing_tool, {}, [], ALL_THAT_RUN),
-        (refusing, {}, [], ALL_THAT_RUN),
+        (strict, {"count": "three"}, [], {"the_good_input_is_accepted", *NOR_WHEN_CUT}),
+        (failing_tool, {}, [], NOR_WHEN_CUT),
+        (refusing, {}, [], NOR_WHEN_CUT),
         (slow, {}, [], ALL_THAT_RUN),
         (silent, {}, [], {"its_result_can_be_read"}),
         (wordy, {}, [], {"its_result_can_be_read"}),
+        (deaf, {}, [], {"it_can_be_cut_anywhere"}),
         (Counter().careless, {"name": "n"}, [], {"two_calls_do_not_disturb_each_other"}),
     ],
     ids=lambda value: value.name if isinstance(value, Tool) else "",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,7 +18,7 @@ import attrs
 
 from ._findings import Finding, Law, Report, Tally
 from ._general_laws import LAWS
-from ._plan import CANCEL, WHENS, Action, Cut, Plan, When
+from ._plan import CANCEL, INTERRUPT, WHENS, Action, Cut, Plan, When
 from ._shrink import shrink_findings
 from ._stage import Stage
 from ._trial import Scenario, Trial
@@ -39,7 +41,7 @@ def explore_cancellation(
     seeds: int = 1,
     limit: int | None = None,
     shrink: bool = True,
-    autojump_threshold: float = 0,
+    autojump_threshold: float | None = 0,
 ) -> Report[W]:
     """Run a scenario once for each point at which it can be cut, and ask the laws each time.
 
@@ -63,19 +65,23 @@ def explore_cancellation(
       limit: the most trials a seed.  Points are then drawn evenly, but each place at least once if they
         are enough; the report says how many points were left out.
       shrink: leave out parts of the world (turns, calls, chunks of a script) while a finding stays.
-      autojump_threshold: see :func:`run_trial`; raise it to 0.05 if threads work while others sleep.
+      autojump_threshold: real seconds of idleness before virtual time jumps.  Raise it to 0.05 if threads work
+        while others sleep.  ``None``: real time, for real sockets.
 
     Returns:
       What was explored and found.  A scenario that breaks a law when nothing is done to it is a finding
       of its own, and then nothing else is tried.
 
     Raises:
-      RuntimeError: called inside of a Trio run.
+      RuntimeError: called inside of a Trio run; or an interrupt would not reach Trio, outside of the main
+        thread or with a handler of one's own.
       ValueError: an argument makes no sense.
     """
     if seeds < 1 or (limit is not None and limit < 1):
         raise ValueError(f"expected seeds and limit to be at least 1, got {seeds} and {limit}")
     second = (CANCEL if pairs is True else pairs) or None
+    if INTERRUPT in (action, second):
+        _check_that_interrupts_reach_trio()
     what = action.name if second is None else f"{action.name} + {second.name}"
     stage = Stage(make_world, scenario, tuple(laws), autojump_threshold)
     exploration = _Exploration(stage, action, second, tuple(when), limit, Tally(what, stage.laws))
@@ -155,6 +161,13 @@ class _Exploration:
                     break
                 self.tally.met += 1
                 yield trial
+
+
+def _check_that_interrupts_reach_trio() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("INTERRUPT is Ctrl-C, which only the main thread hears: explore there")
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        raise RuntimeError("INTERRUPT needs Python's own handler of SIGINT, which Trio replaces while it runs")
 
 
 def _drawn(when: When, untouched: Trial[Any], share: int) -> Sequence[int]:

@@ -28,7 +28,7 @@ def explore_faults(
     error: Callable[[], Exception] = InjectedFault,
     seeds: int = 1,
     limit: int | None = None,
-    autojump_threshold: float = 0,
+    autojump_threshold: float | None = 0,
 ) -> Report[W]:
     """Run a scenario once for each crossing of a seam, and have that crossing fail.
 
@@ -45,7 +45,7 @@ def explore_faults(
       error: makes what is raised.
       seeds: how many different schedules to explore.
       limit: the most crossings of a seam, drawn evenly; the report says how many there are.
-      autojump_threshold: see :func:`run_trial`.
+      autojump_threshold: as for :func:`explore_cancellation`.
 
     Raises:
       TypeError: the world has no seams.

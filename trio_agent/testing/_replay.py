@@ -24,7 +24,7 @@ def replay(
     *,
     actions: Sequence[Action] = (),
     error: Callable[[], Exception] = InjectedFault,
-    autojump_threshold: float = 0,
+    autojump_threshold: float | None = 0,
 ) -> Trial[W]:
     """Play the one trial that a token stands for, to look at it or to step through it with a debugger.
 

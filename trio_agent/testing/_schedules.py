@@ -22,7 +22,7 @@ def explore_schedules(
     *,
     laws: Sequence[Law[W]] = LAWS,
     seeds: int = 100,
-    autojump_threshold: float = 0,
+    autojump_threshold: float | None = 0,
 ) -> Report[W]:
     """Run a scenario under many schedules; what breaks under one of them has its seed in the token.
 
@@ -34,7 +34,7 @@ def explore_schedules(
       scenario: an async function of the world.
       laws: asked after each trial.
       seeds: how many schedules.
-      autojump_threshold: see :func:`run_trial`.
+      autojump_threshold: as for :func:`explore_cancellation`.
 
     Raises:
       TypeError: the world has no seams.

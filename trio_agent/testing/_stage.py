@@ -32,7 +32,7 @@ class Stage(Generic[W]):
     make_world: Callable[[], W]
     scenario: Scenario[W]
     laws: Sequence[Law[W]]
-    autojump_threshold: float = 0
+    autojump_threshold: float | None = 0
     fault_error: Callable[[], Exception] = InjectedFault
 
     def trial(self, plan: Plan, *, places: bool = False) -> Trial[W]:

@@ -23,7 +23,6 @@ __all__ = ["ToolWorld", "explore_tool"]
 
 Input: TypeAlias = Mapping[str, Any]  # Any: whatever the function takes
 
-_INLINE: Final = 0.0
 _THREADED: Final = 0.05
 """Real seconds of idleness before virtual time jumps, so that it does not jump past a thread that works."""
 
@@ -77,7 +76,7 @@ def explore_tool(
     action: Action = CANCEL,
     seeds: int = 1,
     limit: int | None = None,
-    autojump_threshold: float | None = None,
+    autojump_threshold: float | None = 0,
 ) -> Report[ToolWorld]:
     """Call a tool once for each point at which it can be cancelled, and ask the laws each time.
 
@@ -102,7 +101,8 @@ def explore_tool(
       action: what is done at a point.
       seeds: how many different schedules to explore.
       limit: the most trials a seed.
-      autojump_threshold: see :func:`run_trial`; by default 0, and 0.05 for a tool that runs in a thread.
+      autojump_threshold: real seconds of idleness before virtual time jumps; for a tool that runs in a
+        thread at least 0.05.  ``None``: real time, for one that uses real sockets.
 
     Raises:
       RuntimeError: called inside of a Trio run.
@@ -111,8 +111,8 @@ def explore_tool(
     if not isinstance(tool, Tool) and not _is_async(tool):
         raise TypeError(f"expected a Tool or an async function, got {tool!r}")
     fresh = input if callable(input) else lambda: input or {}
-    if autojump_threshold is None:
-        autojump_threshold = _THREADED if isinstance(tool, Tool) and tool.threaded else _INLINE
+    if autojump_threshold is not None and isinstance(tool, Tool) and tool.threaded:
+        autojump_threshold = max(autojump_threshold, _THREADED)
     return explore_cancellation(
         lambda: ToolWorld(tool, fresh()),
         ToolWorld.call,

@@ -113,7 +113,7 @@ def run_trial(
     scenario: Scenario[W],
     plan: Plan,
     *,
-    autojump_threshold: float = 0,
+    autojump_threshold: float | None = 0,
     places: bool = False,
 ) -> Trial[W]:
     """Run the scenario once, on a clock of its own.
@@ -121,7 +121,8 @@ def run_trial(
     Args:
       plan: the cuts, and the seed of the schedule.  Faults and crashes are the world's affair.
       autojump_threshold: real seconds of idleness after which virtual time jumps.  More than 0 if
-        threads work while others wait for a time: a jump does not see that a thread is busy.
+        threads work while others wait for a time: a jump does not see that a thread is busy.  ``None``:
+        real time.
       places: remember where each step was taken.  Slow.
 
     Raises:
@@ -146,8 +147,10 @@ def run_trial(
     return trial
 
 
-def virtual_clock(autojump_threshold: float = 0) -> trio.abc.Clock:
-    """A clock that jumps to the next deadline whenever every task waits."""
+def virtual_clock(autojump_threshold: float | None = 0) -> trio.abc.Clock | None:
+    """A clock that jumps to the next deadline whenever every task waits; without a threshold, Trio's own."""
+    if autojump_threshold is None:
+        return None
     from trio.testing import MockClock  # it loads pytest, where that is installed
 
     return MockClock(autojump_threshold=autojump_threshold)

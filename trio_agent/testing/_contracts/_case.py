@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Final, TypeVar, cast, final
 
 import attrs
@@ -12,7 +12,7 @@ import trio
 
 from .._trial import virtual_clock
 
-__all__ = ["Case", "cases_of", "opened"]
+__all__ = ["Case", "cases_of", "must_checkpoint", "opened"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Case:
     """Words joined by underscores: a test id."""
     sentence: str
     """What is promised."""
-    _check: Callable[[], Awaitable[None]] = attrs.field(repr=False)
+    _check: Callable[[], Awaitable[None] | None] = attrs.field(repr=False)
     _virtual: bool = attrs.field(repr=False)
 
     def __call__(self) -> None:
@@ -45,11 +45,14 @@ class Case:
         Raises:
           AssertionError: the promise is broken.  Whatever else the implementation raises goes through as it is.
         """
-        trio.run(self._limited, clock=virtual_clock() if self._virtual else None)
+        if inspect.iscoroutinefunction(self._check):
+            trio.run(self._limited, self._check, clock=virtual_clock() if self._virtual else None)
+        else:
+            self._check()
 
-    async def _limited(self) -> None:
+    async def _limited(self, check: Callable[[], Awaitable[None]]) -> None:
         with trio.move_on_after(_LIMIT) as scope:
-            await self._check()
+            await check()
         if scope.cancelled_caught:
             raise AssertionError(f"{self.name}: it was still waiting after {_LIMIT} s")
 
@@ -58,21 +61,27 @@ class Case:
 
 
 def cases_of(contract: object, *, virtual: bool) -> tuple[Case, ...]:
-    """A case for each public async method of ``contract``, in the order in which they are written.
+    """A case for each public method of ``contract``, in the order in which they are written.
 
     Args:
-      contract: its methods check one promise each; the first line of the docstring is the sentence.
+      contract: its methods check one promise each; the first line of the docstring is the sentence.  Async
+        ones run in a Trio run of their own.
       virtual: whether time is virtual; not where threads or sockets take part.
     """
-    methods = [
-        name for name, value in vars(type(contract)).items() if inspect.iscoroutinefunction(value) and name[0] != "_"
-    ]
     cases: list[Case] = []
-    for name in methods:
-        method = cast("Callable[[], Awaitable[None]]", getattr(contract, name))
-        sentence = (inspect.getdoc(method) or "").partition("\n")[0]
-        cases.append(Case(name, sentence, method, virtual))
+    for name, value in vars(type(contract)).items():
+        if inspect.isfunction(value) and name[0] != "_":
+            method = cast("Callable[[], Awaitable[None] | None]", getattr(contract, name))
+            sentence = (inspect.getdoc(method) or "").partition("\n")[0]
+            cases.append(Case(name, sentence, method, virtual))
     return tuple(cases)
+
+
+def must_checkpoint() -> AbstractContextManager[None]:
+    """A block that must hold a checkpoint, or it raises ``AssertionError``."""
+    from trio.testing import assert_checkpoints  # it loads pytest, where that is installed
+
+    return assert_checkpoints()
 
 
 @asynccontextmanager

@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias, final
 
 import trio
-import trio.testing
 
 from ..._errors import ErrorCode, ProviderError
 from ..._messages import Text
@@ -20,7 +19,7 @@ from ..._model import Finish, ModelRequest, TextChunk, Usage
 from ..._ports import ModelProvider
 from .._answers import CUT, Answer, call, calls, cut, fail, say, stall, think
 from .._script import Turn
-from ._case import Case, cases_of, opened
+from ._case import Case, cases_of, must_checkpoint, opened
 from ._cuts import When, cut_at, cut_everywhere
 from ._hearing import (
     HISTORY,
@@ -172,7 +171,7 @@ class _ProviderContract:
     async def a_call_is_a_checkpoint(self) -> None:
         """A call lets other tasks run, and notices a cancellation."""
         async with self._playing("Yes.") as provider:
-            with trio.testing.assert_checkpoints():
+            with must_checkpoint():
                 await provider.stream(said("Hello."), Ear())
 
     async def calls_at_once_do_not_mix(self) -> None:

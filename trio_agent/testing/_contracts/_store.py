@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, final
 
 import attrs
 import trio
-import trio.testing
 
 from ..._agent import Agent
 from ..._errors import SessionConflict
@@ -21,7 +20,7 @@ from ...tools import tool
 from .._answers import call, calls
 from .._order import check_order
 from .._script import ScriptedModel
-from ._case import Case, cases_of, opened
+from ._case import Case, cases_of, must_checkpoint, opened
 from ._cuts import When, cut_at, cut_everywhere
 from ._logbook import LONG_NAME, every_kind, notes, told, wild
 
@@ -132,14 +131,14 @@ class _StoreContract:
     async def an_append_is_a_checkpoint(self) -> None:
         """An append lets other tasks run, and notices a cancellation."""
         async with self._open() as store:
-            with trio.testing.assert_checkpoints():
+            with must_checkpoint():
                 await store.append("s", notes(1, 1), expected_head=0)
 
     async def an_append_of_nothing_is_one_too(self) -> None:
         """An append of no facts gives the head and writes nothing; it is a checkpoint as well."""
         async with self._open() as store:
             for head in (0, 2):
-                with trio.testing.assert_checkpoints():
+                with must_checkpoint():
                     given = await store.append("s", [], expected_head=head)
                 _demand(given == head, f"expected the head {head}, got {given}")
                 if head == 0:

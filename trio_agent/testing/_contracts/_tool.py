@@ -1,6 +1,6 @@
 """What every tool must do: tell models how to call it, refuse what it cannot use, run as often as it is asked.
 
-Knows nothing of cancellation: exploring a tool is another matter.
+How it is cut at each of its points is :mod:`.._tool_explorer`'s affair.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..._messages import Text, ToolCall, ToolResult
 from ..._ports import PreparedCall
 from ...tools import LocalDispatcher, Tool
 from .._bare_context import BareContext
+from .._tool_explorer import explore_tool
 from ._case import Case, cases_of
 
 __all__ = ["tool_contract"]
@@ -56,7 +57,7 @@ def tool_contract(
         runs in a thread is never given virtual time.
     """
     fresh = input if callable(input) else lambda: input
-    return cases_of(_Promises(tool, fresh, tuple(bad_inputs)), virtual=virtual and not tool.threaded)
+    return cases_of(_Promises(tool, fresh, tuple(bad_inputs), virtual), virtual=virtual and not tool.threaded)
 
 
 def _held(promise: object, why: str) -> None:
@@ -70,6 +71,7 @@ class _Promises:
     _tool: Tool
     _input: Callable[[], Input]
     _bad_inputs: Sequence[Input]
+    _virtual: bool
 
     # --- what models are told ------------------------------------------------------------------------
 
@@ -126,6 +128,10 @@ class _Promises:
         _held(says, "its result is blank: a model cannot tell what became of the call")
         cut = [text for code, text in context.diagnostics if code == "RESULT_CUT"]
         _held(not cut, f"its result is longer than its max_result_bytes: {'; '.join(cut)}")
+
+    def it_can_be_cut_anywhere(self) -> None:
+        """Cancelled at any point it ends, lets the cancellation go on, and leaves nothing running."""
+        explore_tool(self._tool, self._input, autojump_threshold=0.0 if self._virtual else None).raise_for_findings()
 
     async def it_can_be_run_again(self) -> None:
         """A second call, after the first, ends ok too."""
