@@ -120,7 +120,8 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: Any, contnode: nodes.Node)
     if node.get("refdomain") != "py":
         return None
     target = str(node.get("reftarget", ""))
-    public = is_ours(target)
+    own = f"{node.get('py:module')}.{target}"  # on the page of a facade its own names win
+    public = own if own in homes().values() else is_ours(target)
     if public is None:
         return contnode if is_code(target, str(node.get("reftype"))) else None
     if contnode.astext() == target:
@@ -197,11 +198,12 @@ def append_assignments(app: Sphinx, what: str, name: str, value: Any, options: A
 
 
 def skip_what_stands_elsewhere(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
-    """A name that two facades have is described once, on the page of the first."""
+    """What two facades have is described once, on the page of the first; two things may have one name."""
     facade = f"trio_agent.{app.env.docname.rpartition('/')[2]}"
-    if what == "module" and facade in facades() and short_names().get(name) != f"{facade}.{name}":
-        return True
-    return None
+    if what != "module" or facade not in facades():
+        return None
+    first = short_names().get(name, "").rpartition(".")[0]
+    return True if first != facade and getattr(sys.modules.get(first), name, None) is value else None
 
 
 _kept: dict[str, list[str]] = {}

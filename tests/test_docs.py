@@ -26,6 +26,8 @@ from trio_agent import ErrorCode, Event, Middleware, ResultStatus, StopReason
 from trio_agent._core._retry import RETRYABLE
 from trio_agent._facts import kind_of
 from trio_agent.providers._presets import VENDORS
+from trio_agent.testing import COURSE_LAWS, CRASH_LAWS, LAWS, RECORD_LAWS, RUN_LAWS
+from trio_agent.testing._findings import sentence_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -68,13 +70,19 @@ class Played:
         return None
 
 
+def without_our_lines(printed: str) -> str:
+    """What was printed, without the numbers of our own lines: a report shows some, and they move."""
+    return re.sub(r"(\((?:_kernel|testing|tools)/\w+\.py):\d+\)", r"\1)", printed)
+
+
 @pytest.fixture
 def on_virtual_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = trio.run
 
     @functools.wraps(real)
-    def run(main: Callable[..., Any], *args: Any, clock: trio.abc.Clock | None = None) -> Any:
-        return real(main, *args, clock=clock or trio.testing.MockClock(autojump_threshold=0))
+    def run(main: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        options.setdefault("clock", trio.testing.MockClock(autojump_threshold=0))  # the kit brings its own, or none
+        return real(main, *args, **options)
 
     monkeypatch.setattr(trio, "run", run)
     monkeypatch.chdir(tmp_path)
@@ -99,7 +107,7 @@ def test_a_page_does_what_it_says(
             exec(code, namespace)
         printed = capsys.readouterr().out
         if block.output is not None:
-            assert printed == block.output
+            assert without_our_lines(printed) == without_our_lines(block.output)
 
 
 def test_the_pages_show_programs() -> None:
@@ -120,12 +128,16 @@ def test_every_link_of_the_readme_leads_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def table(page: str, heading: str) -> dict[str, list[str]]:
-    """The rows of the table whose first heading is ``heading``: what stands in their first cell, and the rest."""
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table whose first heading is ``heading``."""
     _, _, below = (ROOT / page).read_text(encoding="utf-8").partition(f"\n| {heading} |")
     lines = itertools.takewhile(lambda line: line.startswith("|"), below.splitlines()[2:])
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-    return {name: rest for first, *rest in rows for name in re.findall("`([^`]+)`", first)}
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def table(page: str, heading: str) -> dict[str, list[str]]:
+    """The same: the names that stand in the first cells, and the other cells."""
+    return {name: rest for first, *rest in rows(page, heading) for name in re.findall("`([^`]+)`", first)}
 
 
 def test_the_tables_name_all_that_there_is() -> None:
@@ -138,9 +150,38 @@ def test_the_tables_name_all_that_there_is() -> None:
     assert set(table("docs/guides/hooks.md", "method")) == hooks
 
 
+def test_the_tables_of_laws_say_what_the_laws_say() -> None:
+    tables = {
+        "of any function": LAWS,
+        "of a run: what happens when": COURSE_LAWS,
+        "of a run: what is logged, shown and told": RECORD_LAWS,
+        "after a crash": [law for law in CRASH_LAWS if law not in RUN_LAWS],
+    }
+    assert set(RUN_LAWS) == {*LAWS, *COURSE_LAWS, *RECORD_LAWS}
+    for heading, laws in tables.items():
+        expected = [[f"`{law.__name__}`", sentence_of(law).replace("``", "`")] for law in laws]
+        assert rows("docs/guides/cancellation.md", heading) == expected
+
+
+def test_the_page_of_the_kit_has_a_place_for_each_name() -> None:
+    grouped = re.findall(
+        r"`~trio_agent\.testing\.(\w+)`", "\n".join(row[1] for row in rows("docs/reference/testing.md", "for"))
+    )
+    assert sorted(grouped) == sorted(trio_agent.testing.__all__)
+
+
+def test_the_places_that_a_page_prints_are_its_own() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for function, number in re.findall(rf"(\w+) \([\w/]*{re.escape(page.name)}:(\d+)\)", text):
+            above = "\n".join(lines[: int(number)])
+            assert re.findall(r"\bdef (\w+)", above)[-1] == function
+
+
 def test_the_tables_of_errors_and_vendors_say_what_the_code_does() -> None:
     codes = table("docs/guides/errors.md", "code")
     assert {code for code, row in codes.items() if row[1] not in ("no", "")} == RETRYABLE
     vendors = {name: (vendor.base_url, vendor.key) for name, vendor in VENDORS.items()}
-    rows = table("docs/guides/models.md", "vendor")
-    assert {name: tuple(cell.strip("`") for cell in row) for name, row in rows.items()} == vendors
+    told = table("docs/guides/models.md", "vendor")
+    assert {name: tuple(cell.strip("`") for cell in row) for name, row in told.items()} == vendors

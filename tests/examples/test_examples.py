@@ -39,6 +39,32 @@ def test_fanout_runs_a_thousand_calls_a_hundred_at_once(tmp_path: Path) -> None:
     assert results == "results stand in the order of the calls: True"
 
 
+def test_explore_tool_convicts_the_tool_that_is_not_safe_and_names_its_lines(tmp_path: Path) -> None:
+    name = "13_explore_tool.py"
+    source = (EXAMPLES / name).read_text(encoding="utf-8").splitlines()
+    opening, writing = (
+        next(number for number, line in enumerate(source, 1) if begin in line)
+        for begin in ("async with await trio.open_file(path", "await file.write(line)  # and until")
+    )
+    printed = printed_by(name, tmp_path)
+    assert [line for line in printed if line.startswith(("overwrite:", "replace:"))] == [
+        "overwrite: cancel: 21 of 21 points tried (3 places), 22 runs, 2 findings",
+        "replace: cancel: 33 of 33 points tried (6 places), 34 runs, 0 findings",
+    ]
+    assert [line for line in printed if line.startswith("    at ")] == [
+        f"    at overwrite (examples/{name}:{opening})",
+        f"    at overwrite (examples/{name}:{writing})",
+    ]
+    assert [line for line in printed if line.startswith("    found ")] == [
+        "    found {'story': ''}",
+        "    found {'story': 'a new\\n'}",
+    ]
+    assert [line for line in printed if line.startswith("    replay: ")] == [
+        "    replay: cancel:before:2,seed=0",
+        "    replay: cancel:before:4,seed=0",
+    ]
+
+
 def test_no_example_is_left_out() -> None:
     tests = Path(__file__).read_text(encoding="utf-8")
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")

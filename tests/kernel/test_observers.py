@@ -264,3 +264,19 @@ async def test_the_state_is_a_snapshot_that_never_changes(autojump_clock: MockCl
     assert [message.role for message in after.messages] == ["user", "assistant", "tool", "assistant"]
     assert (after.run_id, after.turn, after.pending, after.stop_reason) == (None, 2, (), "stop")
     assert after.messages[0] == Message("user", "go")
+
+
+async def test_what_is_left_after_the_block_can_be_drained(autojump_clock: MockClock) -> None:
+    model = ScriptedModel(say("One and two.", chunks=3))
+    with trio.fail_after(100):
+        async with Agent(model).run("go") as run:
+            reader, slow = run.events(), run.events()
+            assert reader.drain() == [event async for event in slow][:1]  # what has happened before the first step
+            await run.wait()
+        left = reader.drain()
+        assert [event.kind for event in left][-2:] == ["phase_change", "agent_end"]
+        deltas = [event.text for event in left if isinstance(event, TextDelta)]
+        assert deltas == ["One and two."]  # neighbours are one, as for any slow reader
+        assert reader.drain() == []
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)

@@ -335,11 +335,111 @@ async def script() -> None:
         assert_type(server.base_url, str)
     testing.check_history(requests[0].messages)
     testing.check_chat_body({"messages": []})
+    testing.check_messages_body({"messages": []})
     order = testing.EventOrder(facts_only=True)
     events: list[trio_agent.Event] = []
     testing.check_order(events)
     as_listener: Callable[[trio_agent.Event], Awaitable[None]] = order
     await as_listener(events[0])
+
+
+class Ledger:
+    """A world of one's own: it can be aborted, and has a seam."""
+
+    def __init__(self) -> None:
+        self.seams = testing.Seams()
+        self.balance = 0
+
+    def abort(self, grace: float) -> None:
+        self.balance = 0
+
+    async def play(self) -> None:
+        self.balance += await self.seams.cross("bank", self.ask)
+
+    async def ask(self) -> int:
+        await trio.sleep(1)
+        return 1
+
+
+def balance_is_kept(trial: testing.Trial[Ledger]) -> None:
+    cut: testing.Performed | None = trial.cut("abort")
+    if cut is not None:
+        place: testing.Location = cut.place
+        what: testing.Cut = cut.cut
+        assert trial.world.balance <= 1, f"{what} at {place}"
+
+
+def explore_anything() -> None:
+    laws: list[testing.Law[Ledger]] = [*testing.LAWS, balance_is_kept]
+    mine = testing.Action("mine", lambda trial: trial.scope.cancel())
+    for action in (testing.CANCEL, testing.INTERRUPT, testing.ABORT(5), mine):
+        report = testing.explore_cancellation(Ledger, Ledger.play, laws=laws, action=action, pairs=True, when=["after"])
+        assert_type(report, testing.Report[Ledger])
+    assert_type(testing.explore_faults(Ledger, Ledger.play, error=testing.InjectedFault), testing.Report[Ledger])
+    report = testing.explore_schedules(Ledger, Ledger.play, laws=laws, seeds=10)
+    for finding in report.raise_for_findings().findings:
+        found: testing.Finding = finding
+        trial = testing.replay(found.token, Ledger, Ledger.play, actions=[mine])
+        assert_type(trial, testing.Trial[Ledger])
+        plan: testing.Plan = trial.plan
+        fault: testing.Fault | None = plan.fault
+        print(fault, testing.can_be_seeded())
+
+
+def price_is_told(trial: testing.Trial[testing.ToolWorld]) -> None:
+    context: testing.BareContext = trial.world.context
+    assert context.updates == [], trial.world.value
+
+
+def explore_a_tool() -> None:
+    report = testing.explore_tool(price, {"item": "tea"}, laws=[price_is_told], action=testing.CANCEL, limit=10)
+    assert_type(report.raise_for_findings(), testing.Report[testing.ToolWorld])
+    testing.explore_tool(pay, lambda: {"amount": 1.0}, autojump_threshold=None)
+    testing.explore_tool(trio.sleep, {"seconds": 1})
+
+
+async def hold(world: testing.RunWorld) -> None:
+    world.subscribe(listen)
+    await world.steer("Wait.", interrupt=True)
+    await world.follow_up("Go on.")
+    assert_type(world.run, trio_agent.Run)
+
+
+def no_tea_is_sold_twice(trial: testing.Trial[testing.RunWorld]) -> None:
+    world = trial.world
+    calls: testing.Calls = world.calls
+    ran: list[testing.Ran] = calls.ran
+    store: testing.WatchedStore | None = world.store
+    heard: list[testing.WatchedListener] = world.heard
+    assert_type(world.result, trio_agent.RunResult)
+    assert len(ran) < 2 or store is None or heard
+
+
+def explore_an_agent() -> None:
+    def make() -> testing.RunWorld:
+        return testing.RunWorld(trio_agent.Agent(testing.ScriptedModel("Yes."), tools=[price]), "Tea.", body=hold)
+
+    laws: list[testing.Law[testing.RunWorld]] = [*testing.RUN_LAWS, no_tea_is_sold_twice]
+    explored = testing.explore_cancellation(make, testing.RunWorld.play, laws=laws, pairs=testing.ABORT(0), seeds=2)
+    assert_type(explored, testing.Report[testing.RunWorld])
+    testing.explore_faults(
+        make, testing.RunWorld.play, laws=[*testing.COURSE_LAWS, *testing.RECORD_LAWS], seams=["tool"]
+    )
+    crashed = testing.explore_crashes(make, laws=testing.CRASH_LAWS, after="abort(5):after:3")
+    assert_type(crashed, testing.Report[testing.RunWorld])
+
+
+def keep_contracts(store: Callable[[], trio_agent.SessionStore]) -> None:
+    cases: list[testing.Case] = [
+        *testing.store_contract(store),
+        *testing.provider_contract(lambda script: testing.ScriptedModel(*script), virtual=True),
+        *testing.codec_contract(codecs.NativeCodec),
+        *testing.tool_contract(price, {"item": "tea"}, bad_inputs=[{}]),
+        *testing.dispatcher_contract(tools.LocalDispatcher),
+    ]
+    for case in cases:
+        assert_type(case.sentence, str)
+        case()
 
 
 def answer_by_rule(request: trio_agent.ModelRequest) -> str:

@@ -125,6 +125,13 @@ class Subscription:
         item = items.popleft()
         return item.join() if isinstance(item, _Merged) else item
 
+    @trio.lowlevel.enable_ki_protection
+    def drain(self) -> list[Event]:
+        """Everything that can be read without waiting; after the run's block, all that is left."""
+        found = [item.join() if isinstance(item, _Merged) else item for item in self._items]
+        self._items.clear()
+        return found
+
     async def _wait(self) -> None:
         if self._waiting is not None:
             raise trio.BusyResourceError("another task is waiting for an event of this subscription")

@@ -57,8 +57,8 @@ from ._seams import Seams as Seams
 from ._server import ModelServer as ModelServer
 from ._tool_explorer import ToolWorld as ToolWorld
 from ._tool_explorer import explore_tool as explore_tool
+from ._trial import Location as Location
 from ._trial import Performed as Performed
-from ._trial import Place as Place
 from ._trial import Trial as Trial
 from ._watched import Calls as Calls
 from ._watched import Ran as Ran
@@ -90,9 +90,9 @@ __all__ = [
     "InjectedFault",
     "Item",
     "Law",
+    "Location",
     "ModelServer",
     "Performed",
-    "Place",
     "Plan",
     "Ran",
     "Report",

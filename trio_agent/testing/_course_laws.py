@@ -6,10 +6,11 @@ Plain functions of a trial of a :class:`RunWorld`, like those of :mod:`._record_
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from .._events import ModelCallStart, ReasoningDelta, TextDelta, ToolCallDelta
-from .._facts import AbortRequested, AgentEnd
+from .._facts import AbortRequested, AgentEnd, ToolExecutionStart
 from ._findings import Law
 from ._general_laws import LAWS
 from ._record_laws import RECORD_LAWS
@@ -73,10 +74,14 @@ def no_effect_before_its_acceptance(trial: Trial[RunWorld]) -> None:
 # -------------------------------------------------------------------------------------- after a cut
 
 
-def _first_cut(trial: Trial[RunWorld]) -> Performed | None:
-    """The first cut that met the run."""
+def _cuts(trial: Trial[RunWorld]) -> Sequence[Performed]:
+    """The cuts that met the run; one may come before it, and then an abort has nobody to reach."""
     begun = trial.world.begun_at_cut
-    return None if begun is None or not trial.world.entered else trial.performed[begun.cut]
+    return () if begun is None or not trial.world.entered else trial.performed[begun.cut :]
+
+
+def _first_cut(trial: Trial[RunWorld]) -> Performed | None:
+    return next(iter(_cuts(trial)), None)
 
 
 def _grace(cut: Performed) -> float | None:
@@ -104,6 +109,11 @@ def nothing_starts_after_a_cut(trial: Trial[RunWorld]) -> None:
     if _grace(cut) != math.inf:
         started = [ran.call_id for ran in world.calls.ran[begun.tools :]]
         assert not started, f"{', '.join(started)} began after the cut"
+    for number, fact in enumerate(world.log):
+        if isinstance(fact, AbortRequested) and fact.grace != math.inf:
+            later = [each for each in world.log[number:] if each.run_id == fact.run_id]
+            told = [each.call_id for each in later if isinstance(each, ToolExecutionStart)]
+            assert not told, f"the log says that {', '.join(told)} began after the abort"
 
 
 def a_cut_ends_every_wait(trial: Trial[RunWorld]) -> None:
@@ -111,13 +121,14 @@ def a_cut_ends_every_wait(trial: Trial[RunWorld]) -> None:
     cut = _first_cut(trial)
     if cut is None or _grace(cut) is None:
         return
-    idle = trial.world.seams.idle_between(cut.time, _end_of(trial))
+    # After a cancellation the body of the run waits for nothing either.
+    idle = trial.world.seams.idle_between(cut.time, trial.ended if trial.cancelled else _end_of(trial))
     assert idle <= _MOMENT, f"for {idle:g} s after the cut nothing was under way, and the run had not ended"
 
 
 def a_cut_ends_the_run_in_time(trial: Trial[RunWorld]) -> None:
     """A run ends by the grace of the cut and its settle time."""
-    for cut in trial.performed if _first_cut(trial) is not None else ():
+    for cut in _cuts(trial):
         grace = _grace(cut)
         if grace is not None and grace != math.inf:
             took = _end_of(trial) - cut.time
@@ -146,6 +157,21 @@ def the_end_says_why(trial: Trial[RunWorld]) -> None:
             assert trial.cancelled or trial.error is not None, "it says that it was cancelled, and the host never knew"
     internal = reason == "error" and getattr(error, "code", "INTERNAL") == "INTERNAL"
     assert not internal or trial.injected is not None, f"an error of the kernel: {error!r}"
+    if world.store_failed and world.store is not None:
+        assert world.store.failed or _had_time_to_settle(trial), f"the store has not failed: {error!r}"
+        shown = world.events[-1] if world.events else None
+        told = not isinstance(shown, AgentEnd) or shown.reason == "error"
+        assert told, "its end is shown as if it had been written"
+
+
+def _had_time_to_settle(trial: Trial[RunWorld]) -> bool:
+    """Whether a settle deadline may have passed; until then the kernel gives up nothing.
+
+    A settlement begins with a cut, or else when the run ends.
+    """
+    ends = [each.time for each in trial.world.events[-1:] if isinstance(each, AgentEnd)]
+    began = min([each.time for each in _cuts(trial)] + (ends or [trial.began]))
+    return trial.ended - began >= trial.world.agent.settle_timeout - _MOMENT
 
 
 # ---------------------------------------------------------------------------------------- listeners
@@ -157,8 +183,14 @@ def listeners_hear_all(trial: Trial[RunWorld]) -> None:
     if not world.entered:
         return
     for number, listener in enumerate(world.heard):
-        if listener.failed or len(listener.began) != len(listener.handled):
+        if listener.failed:
             continue  # it was detached, and a diagnostic says so
+        if len(listener.began) != len(listener.handled):
+            assert _had_time_to_settle(trial), f"listener {number} was cut in the middle of an event"
+            continue  # the same
+        if world.handled_at_end is not None and not _had_time_to_settle(trial):
+            late = len(listener.handled) - world.handled_at_end[number]
+            assert not late, f"listener {number} handled {late} events after the run was over"
         # A reader is shown neighbouring deltas as one.
         heard, shown = ([e for e in each if not isinstance(e, _DELTAS)] for each in (listener.handled, world.events))
         shown = shown[len(shown) - len(heard) :]

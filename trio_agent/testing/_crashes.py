@@ -11,12 +11,13 @@ from typing import Final
 import attrs
 
 from .._facts import Fact, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from .._written import write_fact
 from ._course_laws import RUN_LAWS
 from ._findings import Law, Report, Tally
-from ._plan import Plan, parse
+from ._plan import Plan, parse, schedules
 from ._run_world import RunWorld
 from ._stage import Stage
-from ._trial import Place, Trial
+from ._trial import Location, Trial
 
 __all__ = ["CRASH_LAWS", "crash_trial", "explore_crashes"]
 
@@ -26,8 +27,10 @@ __all__ = ["CRASH_LAWS", "crash_trial", "explore_crashes"]
 
 def what_survived_is_kept(trial: Trial[RunWorld]) -> None:
     """Recovery only ever appends: what the crash has left is still there, as it was."""
-    world = trial.world
-    assert list(world.log[: len(world.survived)]) == list(world.survived), "facts that had survived were changed"
+    survived, log = trial.world.survived, trial.world.log
+    for number, fact in enumerate(survived):  # in their written form, since facts are equal whatever their stamps
+        now = write_fact(log[number]) if number < len(log) else "nothing"
+        assert now == write_fact(fact), f"fact {number + 1} of {len(survived)} that had survived is now {now}"
 
 
 def crashed_calls_are_told_truly(trial: Trial[RunWorld]) -> None:
@@ -77,22 +80,23 @@ def explore_crashes(
       make_world: makes a new world for each trial, with a new and empty store on its agent.
       laws: asked after each trial.
       after: the token of a plan, to crash in a run that was cut: ``"abort(5):after:30"``.
-      seeds: how many different schedules to explore.
+      seeds: how many different schedules to explore, from that of the token on.
 
     Raises:
       TypeError: the agent has no store.
-      ValueError: ``after`` is no token.
+      ValueError: ``after`` is no token, or ``seeds`` is less than 1.
       RuntimeError: called inside of a Trio run.
     """
     stage = Stage(make_world, RunWorld.play, tuple(laws))
     tally = Tally("crashes" if after == "untouched" else f"crashes after {after}", stage.laws)
-    for seed in range(seeds):
-        plan = attrs.evolve(parse(after), seed=seed)
+    for seed in schedules(seeds):
+        plan = parse(after)
+        plan = attrs.evolve(plan, seed=plan.seed + seed)
         log = _log(stage.trial(plan))
         tally.met += len(log) + 1
         for kept in range(len(log) + 1):
             trial = crash_trial(stage, attrs.evolve(plan, crash=kept), log)
-            tally.take(trial, Place(f"behind {log[kept - 1].kind}" if kept else "before everything"))
+            tally.take(trial, Location(f"behind {log[kept - 1].kind}" if kept else "before everything"))
             if trial.stuck:
                 return tally.report()
     return tally.report()
@@ -109,7 +113,9 @@ def crash_trial(stage: Stage[RunWorld], plan: Plan, log: Sequence[Fact] | None =
         log = _log(stage.trial(attrs.evolve(plan, crash=None)))
     world = stage.make_world()
     world.survived = tuple(log[: plan.crash])
-    return stage.trial_in(world, RunWorld.recover, attrs.evolve(plan, cuts=(), fault=None))
+    trial = stage.trial_in(world, RunWorld.recover, attrs.evolve(plan, cuts=(), fault=None))
+    trial.plan = plan  # so that its token tells what came before the crash, too
+    return trial
 
 
 def _log(trial: Trial[RunWorld]) -> Sequence[Fact]:

@@ -18,7 +18,7 @@ import attrs
 
 from ._findings import Finding, Law, Report, Tally
 from ._general_laws import LAWS
-from ._plan import CANCEL, INTERRUPT, WHENS, Action, Cut, Plan, When
+from ._plan import CANCEL, INTERRUPT, WHENS, Action, Cut, Plan, When, schedules, sides
 from ._shrink import shrink_findings
 from ._stage import Stage
 from ._trial import Scenario, Trial
@@ -28,6 +28,8 @@ __all__ = ["explore_cancellation"]
 W = TypeVar("W")
 
 _PAIR_SEED: Final = 20_260
+_DRAWS: Final = 5
+"""How often a pair is drawn, on average, until there is one of which both can be done."""
 
 
 def explore_cancellation(
@@ -59,11 +61,11 @@ def explore_cancellation(
       laws: asked after each trial; by default those that hold for any async function.
       action: what is done at the point.
       pairs: after the first action, one more at each later point: a cancellation, or the given action.
-        The number of trials is the square of the number of points.
+        The number of trials grows with the square of the number of points.
       when: on which side of the step.
       seeds: how many different schedules to explore.
       limit: the most trials a seed.  Points are then drawn evenly, but each place at least once if they
-        are enough; the report says how many points were left out.
+        are enough, pairs by chance; the report says how many there are, of pairs the most there can be.
       shrink: leave out parts of the world (turns, calls, chunks of a script) while a finding stays.
       autojump_threshold: real seconds of idleness before virtual time jumps.  Raise it to 0.05 if threads work
         while others sleep.  ``None``: real time, for real sockets.
@@ -77,15 +79,15 @@ def explore_cancellation(
         thread or with a handler of one's own.
       ValueError: an argument makes no sense.
     """
-    if seeds < 1 or (limit is not None and limit < 1):
-        raise ValueError(f"expected seeds and limit to be at least 1, got {seeds} and {limit}")
+    whens = sides(when)
+    _check_limit(limit, whens)
     second = (CANCEL if pairs is True else pairs) or None
     if INTERRUPT in (action, second):
         _check_that_interrupts_reach_trio()
     what = action.name if second is None else f"{action.name} + {second.name}"
     stage = Stage(make_world, scenario, tuple(laws), autojump_threshold)
-    exploration = _Exploration(stage, action, second, tuple(when), limit, Tally(what, stage.laws))
-    for seed in range(seeds):
+    exploration = _Exploration(stage, action, second, whens, limit, Tally(what, stage.laws))
+    for seed in schedules(seeds):
         if not exploration.explore(Plan(seed=seed)):
             break
     report = exploration.tally.report()
@@ -124,7 +126,8 @@ class _Exploration:
             smaller.explore(plan)
             return smaller.tally.report().findings
 
-        return attrs.evolve(report, findings=shrink_findings(report.findings, self.stage, again, (self.action,)))
+        actions = (self.action,) if self.second is None else (self.action, self.second)
+        return attrs.evolve(report, findings=shrink_findings(report.findings, self.stage, again, actions))
 
     def _try(self, base: Plan, *cuts: Cut) -> Trial[Any]:  # Any: as above
         return self.stage.trial(attrs.evolve(base, cuts=cuts))
@@ -146,11 +149,7 @@ class _Exploration:
         share = None if self.limit is None else self.limit // len(self.whens)
         points = untouched.steps[when]
         if share is not None and points * (points - 1) // 2 > share:
-            rng = random.Random(_PAIR_SEED + base.seed)
-            every = [sorted(rng.sample(range(1, points + 1), 2)) for _ in range(share)]
-            self.tally.met += points * (points - 1) // 2
-            for first, second in every:
-                yield self._try(base, Cut(self.action, when, first), Cut(self.second, when, second))
+            yield from self._drawn_pairs(base, when, points, share)
             return
         for first in itertools.count(1):
             for second in itertools.count(first + 1):
@@ -161,6 +160,31 @@ class _Exploration:
                     break
                 self.tally.met += 1
                 yield trial
+
+    def _drawn_pairs(self, base: Plan, when: When, points: int, share: int) -> Iterator[Trial[Any]]:
+        assert self.second is not None
+        self.tally.met += points * (points - 1) // 2
+        rng = random.Random(_PAIR_SEED + base.seed)
+        lasts: dict[int, int] = {}  # the last step of a run that was cut at this one; it often ends soon
+        drawn: set[tuple[int, int]] = set()
+        for _ in range(share * _DRAWS):
+            first = rng.randint(1, points)
+            last = lasts.get(first, points)
+            if last <= first or (first, second := rng.randint(first + 1, last)) in drawn:
+                continue
+            trial = self._try(base, Cut(self.action, when, first), Cut(self.second, when, second))
+            if len(trial.performed) < 2:
+                lasts[first] = trial.steps[when]
+                continue
+            drawn.add((first, second))
+            yield trial
+            if len(drawn) == share:
+                return
+
+
+def _check_limit(limit: int | None, whens: Sequence[When]) -> None:
+    if limit is not None and limit < len(whens):
+        raise ValueError(f"expected limit to be at least {len(whens)}, one for each side of a step, got {limit}")
 
 
 def _check_that_interrupts_reach_trio() -> None:

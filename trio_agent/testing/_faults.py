@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from ._findings import Law, Report, Tally
 from ._general_laws import LAWS
-from ._plan import WHENS, Fault, Plan, When
+from ._plan import WHENS, Fault, Plan, When, schedules, sides
 from ._seams import InjectedFault
 from ._stage import Stage
-from ._trial import Place, Scenario
+from ._trial import Location, Scenario
 
 __all__ = ["explore_faults"]
 
@@ -44,30 +44,35 @@ def explore_faults(
       when: on which side of the effect.
       error: makes what is raised.
       seeds: how many different schedules to explore.
-      limit: the most crossings of a seam, drawn evenly; the report says how many there are.
+      limit: the most crossings of a seam, drawn evenly, on each side; the report says how many there are.
       autojump_threshold: as for :func:`explore_cancellation`.
 
     Raises:
       TypeError: the world has no seams.
+      ValueError: an argument makes no sense: the untouched scenario does not cross a seam that is named.
       RuntimeError: called inside of a Trio run.
     """
     stage = Stage(make_world, scenario, tuple(laws), autojump_threshold, error)
     tally = Tally("faults", stage.laws)
-    sides = tuple(when)
+    whens = sides(when)
     chosen = None if seams is None else tuple(seams)
-    for seed in range(seeds):
+    if limit is not None and limit < 1:
+        raise ValueError(f"expected limit to be at least 1, got {limit}")
+    for seed in schedules(seeds):
         untouched = stage.trial(Plan(seed=seed))
         crossed = stage.seams_of(untouched.world).crossings
-        if not tally.take(untouched):
+        if not tally.take(untouched) or untouched.stuck:
             break
-        for seam, side in itertools.product(sorted(crossed) if chosen is None else chosen, sides):
+        if unknown := set(chosen or ()) - set(crossed):
+            raise ValueError(f"seams that are never crossed: {sorted(unknown)}; there are {sorted(crossed)}")
+        for seam, side in itertools.product(sorted(crossed) if chosen is None else chosen, whens):
             step = 1 if limit is None else -(-crossed[seam] // limit)
             for crossing in range(1, crossed[seam] + 1, step):
                 trial = stage.trial(Plan(fault=Fault(seam, side, crossing), seed=seed))
                 if trial.injected is None:
                     continue  # a call that never returns has nothing behind its effect
-                tally.met += step
-                tally.take(trial, Place(f"the seam {seam}, {side} its effect"))
+                tally.met += min(step, crossed[seam] - crossing + 1)
+                tally.take(trial, Location(f"the seam {seam}, {side} its effect"))
                 if trial.stuck:
                     return tally.report()
     return tally.report()

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 import attrs
 
 from ._plan import Plan
-from ._trial import Place, Trial
+from ._trial import Location, Trial
 
 __all__ = ["Finding", "Law", "Report", "Tally", "broken_laws", "sentence_of"]
 
@@ -19,7 +19,7 @@ Law: TypeAlias = Callable[[Trial[W]], object]
 """A plain function.  Its name is the law's, the first line of its docstring says it, and it raises
 ``AssertionError`` with what is wrong if a trial has broken it."""
 
-_NOWHERE: Final = Place("untouched")
+_NOWHERE: Final = Location("untouched")
 
 
 def sentence_of(law: Law[Any]) -> str:  # Any: whatever world it is about
@@ -62,7 +62,7 @@ class Finding:
     """The law's name."""
     sentence: str
     """What it says."""
-    place: Place
+    place: Location
     """Where the last cut hit; for a fault, a schedule or a crash, what it was."""
     complaint: str
     """What was wrong, the first time."""
@@ -129,7 +129,7 @@ class Tally(Generic[W]):
         self.tried = 0
         self.met = 0
 
-    def take(self, trial: Trial[W], place: Place | None = None) -> bool:
+    def take(self, trial: Trial[W], place: Location | None = None) -> bool:
         """Check a trial against the laws.  Returns whether all hold.
 
         Args:
@@ -146,7 +146,7 @@ class Tally(Generic[W]):
             self._file(each, place, trial.plan)
         return not broken
 
-    def _file(self, broken: Broken, place: Place, plan: Plan) -> None:
+    def _file(self, broken: Broken, place: Location, plan: Plan) -> None:
         key = (broken.law, place.name)
         known = self._found.get(key)
         if known is not None:

@@ -12,7 +12,7 @@ import attrs
 from ._answers import Answer, ScriptedCall, Step
 from ._script import Turn
 
-__all__ = ["parts_of", "without"]
+__all__ = ["goes_with", "parts_of", "without"]
 
 
 def parts_of(turns: Sequence[Turn]) -> tuple[str, ...]:
@@ -31,6 +31,12 @@ def _steps(index: int, turn: Turn) -> Iterator[tuple[str, Step]]:
     if isinstance(turn, Answer) and len(turn.steps) > 1:
         for number, step in reversed(list(enumerate(turn.steps, 1))):
             yield f"{'call' if isinstance(step, ScriptedCall) else 'chunk'} {index}.{number}", step
+
+
+def goes_with(part: str, others: Collection[str]) -> bool:
+    """Whether a part is left out already with its turn."""
+    turn, dot, _ = part.partition(" ")[2].partition(".")
+    return bool(dot) and f"turn {turn}" in others
 
 
 def without(turns: Sequence[Turn], parts: Collection[str]) -> tuple[Turn, ...]:

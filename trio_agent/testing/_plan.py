@@ -16,13 +16,61 @@ import attrs
 if TYPE_CHECKING:
     from ._trial import Trial
 
-__all__ = ["ABORT", "CANCEL", "INTERRUPT", "Abortable", "Action", "Cut", "Fault", "Plan", "When", "parse"]
+__all__ = [
+    "ABORT",
+    "CANCEL",
+    "INTERRUPT",
+    "Abortable",
+    "Action",
+    "Cut",
+    "Fault",
+    "Plan",
+    "When",
+    "parse",
+    "schedules",
+    "sides",
+]
 
 When: TypeAlias = Literal["before", "after"]
 """``after``: the task has just blocked, and this is where it is hit.  ``before``: it was woken, so what it
-waited for has happened, but it has not run yet; it is hit at its next checkpoint."""
+waited for has happened, but it has not run yet; it is hit at its next checkpoint.  A sleep that is over is
+hit as if it went on, since Trio ends it by a cancellation of its own."""
 
 WHENS: Final[tuple[When, ...]] = ("before", "after")
+
+
+def sides(when: Iterable[str]) -> tuple[When, ...]:
+    """The sides of a step that are asked for.
+
+    Raises:
+      ValueError: there is none, or one that there is not.
+    """
+    found = tuple(when)
+    if not found or not set(found) <= set(WHENS):
+        raise ValueError(f"expected when to name one or both of {WHENS}, got {when!r}")
+    return cast("tuple[When, ...]", found)
+
+
+def schedules(seeds: int) -> range:
+    """The seeds of so many schedules.
+
+    Raises:
+      ValueError: there would be none, and whoever explores nothing finds nothing.
+    """
+    if seeds < 1:
+        raise ValueError(f"expected seeds to be at least 1, got {seeds}")
+    return range(seeds)
+
+
+def _check_name(what: str, name: str, unwanted: str) -> None:
+    """Let nothing into a token that could not be read out of it.
+
+    Raises:
+      ValueError: the name is empty, has a character that tokens use, or has spaces around it.
+    """
+    if not name or name != name.strip() or set(name) & set(unwanted):
+        signs = ", ".join(map(repr, unwanted))
+        raise ValueError(f"the name of {what} must not be empty, nor have {signs} or spaces around it: {name!r}")
 
 
 @attrs.frozen
@@ -30,13 +78,12 @@ class Action:
     """What is done at a point: :data:`CANCEL`, :func:`ABORT`, :data:`INTERRUPT`, or one of your own."""
 
     name: str
-    """As tokens call it; without ``:``, ``+`` and ``,``."""
+    """As tokens call it; without ``:``, ``+`` and ``,``, and without spaces around it."""
     perform: Callable[[Trial[Any]], object] = attrs.field(eq=False, repr=False)  # Any: whatever world it is
     """Called in the middle of Trio's scheduler: synchronous, and it must not raise."""
 
     def __attrs_post_init__(self) -> None:
-        if not self.name or set(self.name) & set(":+,"):
-            raise ValueError(f"the name of an action must not be empty nor have ':', '+' or ',': {self.name!r}")
+        _check_name("an action", self.name, ":+,")
 
 
 class Abortable(Protocol):
@@ -59,8 +106,14 @@ def ABORT(grace: float = math.inf) -> Action:  # noqa: N802  # it stands beside 
 
     Args:
       grace: seconds.
+
+    Raises:
+      ValueError: it is negative or not a number.
     """
-    return Action(f"abort({grace:g})", lambda trial: cast("Abortable", trial.world).abort(grace))
+    if not grace >= 0:
+        raise ValueError(f"grace must be a number of seconds >= 0, got {grace!r}")
+    written = repr(float(grace)).removesuffix(".0").replace("e+", "e")  # all digits: laws read it, and replays
+    return Action(f"abort({written})", lambda trial: cast("Abortable", trial.world).abort(grace))
 
 
 @attrs.frozen
@@ -89,6 +142,9 @@ class Fault:
     def __str__(self) -> str:
         return f"fault({self.seam}):{self.when}:{self.crossing}"
 
+    def __attrs_post_init__(self) -> None:
+        _check_name("a seam", self.seam, ":+,")
+
 
 @attrs.frozen
 class Plan:
@@ -103,6 +159,10 @@ class Plan:
     seed: int = 0
     without: tuple[str, ...] = ()
     """Parts of the world that are left out."""
+
+    def __attrs_post_init__(self) -> None:
+        for part in self.without:
+            _check_name("a part", part, ",/")
 
     @property
     def token(self) -> str:
@@ -119,7 +179,7 @@ class Plan:
 
 
 _CUT: Final = re.compile(r"(?P<action>[^:]+):(?P<when>before|after):(?P<number>[1-9]\d*)")
-_ABORT: Final = re.compile(r"abort\((?P<grace>inf|[\d.e+-]+)\)")
+_ABORT: Final = re.compile(r"abort\((?P<grace>inf|\d+(\.\d+)?(e-?\d+)?)\)", re.ASCII)
 _FAULT: Final = re.compile(r"fault\((?P<seam>.+)\)")
 _CRASH: Final = re.compile(r"crash:(?P<kept>\d+)")
 

@@ -6,20 +6,32 @@ the events, the result, and what the watched ports saw.  :mod:`._course_laws` ha
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
 import trio
 
 from .._core._settle import close_run, close_turn
 from .._core._state import State, fold
-from .._facts import AgentEnd, AgentStart, Fact, MessageDelivered, MessageEnd, MessageQueued, ToolExecutionEnd
+from .._facts import (
+    AgentEnd,
+    AgentStart,
+    Fact,
+    MessageDelivered,
+    MessageEnd,
+    MessageQueued,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
 from .._messages import NEVER_STARTED, Message, ToolResult
 from .._middleware import Middleware
 from .._model import ModelRequest
-from .._options import Sampling
+from .._options import Limits, Sampling
 from .._written import read_fact, write_fact
 from ..wires import OpenAIChatWire
 from ._answers import say
@@ -156,6 +168,19 @@ def a_returned_effect_is_never_lost(trial: Trial[RunWorld]) -> None:
         assert not lost, f"{ran.call_id} returned, and its result says {told.status}"
 
 
+def what_was_cut_is_told_as_interrupted(trial: Trial[RunWorld]) -> None:
+    """A call that neither returned nor raised was cut, and its result says so; one that raised is told as an error."""
+    world = trial.world
+    if not world.entered or world.agent.middleware:
+        return
+    answers = _answers(world.result.messages)
+    for ran in world.calls.ran:
+        told = answers.get(ran.call_id)
+        if ran.result is None and told is not None:
+            came, allowed = ("raised", {"error"}) if ran.raised else ("was cut", {"interrupted", "timed_out"})
+            assert told.status in allowed, f"{ran.call_id} {came}, and its result says {told.status}"
+
+
 def what_ran_is_never_told_as_not_run(trial: Trial[RunWorld]) -> None:
     """A call that began is never told as one that did not run, nor the other way round."""
     world = trial.world
@@ -184,6 +209,14 @@ def the_history_is_valid(trial: Trial[RunWorld]) -> None:
     request = ModelRequest(tuple(visible), sampling=Sampling(max_tokens=100))
     check_chat_body(json.loads(OpenAIChatWire().request(request, "any").body))
     check_messages_body(as_messages_body(visible), paused=visible[-1].finish_reason == "pause")
+
+
+def no_call_of_a_cut_answer(trial: Trial[RunWorld]) -> None:
+    """What is kept of an answer that was cut, or that failed, asks for no calls."""
+    for fact in trial.world.log:
+        if isinstance(fact, MessageEnd) and fact.message.finish_reason in ("interrupted", "error", "malformed"):
+            asked = [each.name for each in fact.message.calls]
+            assert not asked, f"{fact.message.id} has the finish reason {fact.message.finish_reason} and calls {asked}"
 
 
 def no_request_was_broken(trial: Trial[RunWorld]) -> None:
@@ -216,7 +249,56 @@ def accepted_messages_are_delivered_once(trial: Trial[RunWorld]) -> None:
         assert own[text] or text not in world.accepted, f"{text!r} was accepted, and is not in the log"
     if world.agent.store is None:
         left = [message.text for message in world.result.undelivered]
-        assert left == [state.queue[each].message.text for each in waiting], f"told as undelivered: {left}"
+        waiting.sort(key=lambda each: queued[each].origin != "steer")  # steers go first
+        assert left == [queued[each].message.text for each in waiting], f"told as undelivered: {left}"
+
+
+def messages_are_delivered_in_their_turn(trial: Trial[RunWorld]) -> None:
+    """Each turn begins with the steers that wait; without any, and with nothing else to do, with the follow-ups."""
+    world = trial.world
+    if not world.entered:
+        return
+    facts, _ = _settled(world)
+    waiting: dict[str, MessageQueued] = {}
+    limits, must_go_on, chosen = Limits(), True, False
+    for number, fact in enumerate(facts):
+        match fact:
+            case AgentStart():
+                limits, must_go_on, chosen = fact.limits, True, False
+            case MessageQueued():
+                waiting[fact.id] = fact
+            case MessageEnd():
+                must_go_on = bool(fact.message.calls)
+            case ToolExecutionStart():
+                chosen = chosen or fact.terminal
+            case TurnStart():
+                _check_deliveries(facts[number + 1 :], waiting.values(), limits, must_go_on)
+            case TurnEnd():
+                chosen = chosen or fact.stop
+            case AgentEnd(reason="stop" | "length" | "refusal"):
+                left = [each.message.text for each in waiting.values() if each.origin != "repair"]
+                assert chosen or not left, f"the run ended with {fact.reason}, and nobody had been told {left}"
+            case _:
+                pass
+        for queued_id in _delivered_by(fact):
+            waiting.pop(queued_id, None)
+
+
+def _check_deliveries(turn: Sequence[Fact], waiting: Iterable[MessageQueued], limits: Limits, must_go_on: bool) -> None:
+    steers, follow_ups = ([each.id for each in waiting if each.origin == kind] for kind in ("steer", "follow_up"))
+    if not turn or (isinstance(turn[0], MessageEnd) and turn[0].error is not None):
+        return  # opened for an error only
+    if steers:
+        due = steers[:1] if limits.steering == "one" else steers
+    elif must_go_on:
+        due = []
+    else:
+        due = follow_ups[:1] if limits.follow_up == "one" else follow_ups
+    opening = list(itertools.takewhile(lambda each: isinstance(each, MessageDelivered), turn))
+    given = [queued_id for fact in opening for queued_id in _delivered_by(fact)]
+    if isinstance(turn[len(opening)], TurnEnd):  # a crash has cut it in the middle of its opening
+        due = due[: len(given)]
+    assert given == due, f"a turn began with the messages {given}, and it was the turn of {due}"
 
 
 def _delivered_by(fact: Fact) -> Sequence[str]:
@@ -252,10 +334,13 @@ RECORD_LAWS: Final[tuple[Law[RunWorld], ...]] = (
     every_call_has_one_result,
     results_stand_in_input_order,
     a_returned_effect_is_never_lost,
+    what_was_cut_is_told_as_interrupted,
     what_ran_is_never_told_as_not_run,
     the_history_is_valid,
     no_request_was_broken,
+    no_call_of_a_cut_answer,
     accepted_messages_are_delivered_once,
+    messages_are_delivered_in_their_turn,
     the_next_prompt_works,
 )
 """All of them; the last one goes on with the session, so it stays the last."""

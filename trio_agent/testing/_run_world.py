@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import final
 
 import attrs
-import trio
 
 from .._agent import Agent
 from .._core._state import State, fold
@@ -77,6 +77,8 @@ class RunWorld:
     survived: Sequence[Fact] = attrs.field(init=False, default=())
     """What a crash has left of the log; set by :func:`explore_crashes`."""
     begun_at_cut: _Begun | None = attrs.field(init=False, default=None)
+    handled_at_end: Sequence[int] | None = attrs.field(init=False, default=None)
+    """How many events each listener had handled when the body ended; ``None`` if the run was not over then."""
     _cuts: int = attrs.field(init=False, default=0)
     _run: Run | None = attrs.field(init=False, default=None)
     _result: RunResult | None = attrs.field(init=False, default=None)
@@ -93,10 +95,13 @@ class RunWorld:
                 self._run = run
                 reader = run.events()
                 await (run.wait() if self.body is None else self.body(self))
+                handled = [len(listener.handled) for listener in self.heard]
+                with contextlib.suppress(RuntimeError):  # it is not over, and being left now
+                    self._result = run.result
+                    self.handled_at_end = handled
         finally:
             if reader is not None:
-                with trio.CancelScope(shield=True):  # noqa: ASYNC102  # the run is over: nothing waits here
-                    self.events = [event async for event in reader]
+                self.events = reader.drain()
                 self._result = run.result
 
     def _watched(self) -> Agent:

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from ._findings import Law, Report, Tally
 from ._general_laws import LAWS
-from ._plan import Plan
+from ._plan import Plan, schedules
 from ._stage import Stage
-from ._trial import Place, Scenario
+from ._trial import Location, Scenario
 
 __all__ = ["explore_schedules"]
 
@@ -38,14 +38,15 @@ def explore_schedules(
 
     Raises:
       TypeError: the world has no seams.
+      ValueError: ``seeds`` is less than 1.
       RuntimeError: called inside of a Trio run.
     """
     stage = Stage(make_world, scenario, tuple(laws), autojump_threshold)
     tally = Tally("schedules", stage.laws)
     tally.met = seeds
-    for seed in range(seeds):
+    for seed in schedules(seeds):
         trial = stage.trial(Plan(jitter=True, seed=seed))
-        tally.take(trial, Place("some order of its tasks"))
+        tally.take(trial, Location("some order of its tasks"))
         if trial.stuck:
             break
     return tally.report()

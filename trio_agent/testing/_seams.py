@@ -71,11 +71,11 @@ class Seams:
         with self._out(seam):
             self.crossings[seam] += 1
             number = self.crossings[seam]
-            await self._wait()
+            await self._wait(trio.lowlevel.checkpoint)
             self._fail(seam, "before", number)
             answer = await call()
             self._fail(seam, "after", number)
-            await self._wait()
+            await self._wait(trio.lowlevel.cancel_shielded_checkpoint)  # what has happened is told
             return answer
 
     @contextmanager
@@ -92,10 +92,10 @@ class Seams:
             if not self.in_flight.total():
                 self._idle_since = trio.current_time()
 
-    async def _wait(self) -> None:
+    async def _wait(self, checkpoint: Callable[[], Awaitable[None]]) -> None:
         if self._rng is not None:
             for _ in range(self._rng.randint(0, _MOST_WAITS)):
-                await trio.lowlevel.checkpoint()
+                await checkpoint()
 
     def _fail(self, seam: str, when: When, number: int) -> None:
         fault = self._plan.fault

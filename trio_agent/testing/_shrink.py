@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 
 from ._findings import Finding
+from ._parts import goes_with
 from ._plan import Action, Plan, parse
 from ._stage import Stage
 
@@ -41,6 +42,8 @@ def _shrunk(
     seed = parse(finding.token, actions).seed
     without: tuple[str, ...] = ()
     for part in stage.parts():
+        if goes_with(part, without):
+            continue
         smaller = Plan(seed=seed, without=(*without, part))
         same = next((each for each in explore(smaller) if _is_same(each, finding)), None)
         if same is not None:

@@ -127,5 +127,7 @@ def explore_tool(
 def _is_async(function: object) -> bool:
     while isinstance(function, functools.partial):
         function = cast("functools.partial[object]", function).func
+    if inspect.isclass(function):
+        return False  # what it makes may be one
     call = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # its kind
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

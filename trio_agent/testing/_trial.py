@@ -17,7 +17,7 @@ import trio
 from ._plan import Cut, Plan, When
 from ._scheduling import seeded
 
-__all__ = ["Performed", "Place", "Scenario", "Trial", "run_trial", "virtual_clock"]
+__all__ = ["Location", "Performed", "Scenario", "Trial", "run_trial", "virtual_clock"]
 
 W = TypeVar("W")
 
@@ -28,7 +28,7 @@ MAX_STEPS: Final = 200_000
 """Steps after which a trial counts as one that never ends."""
 
 _DEPTH: Final = 8
-"""How many frames a place remembers."""
+"""How many frames a place remembers, and how many places a hang."""
 _LIBRARIES: Final = tuple(os.path.dirname(sys.modules[name].__file__ or "") + os.sep for name in ("trio",))
 
 
@@ -37,11 +37,11 @@ _STUCK: Final[list[set[trio.lowlevel.Task]]] = []
 
 
 @attrs.frozen
-class Place:
+class Location:
     """Where a task waits."""
 
     name: str
-    """The innermost function that is not Trio's own, as ``function (file:line)``."""
+    """The innermost function that is not Trio's own, as ``function (file:line)``; if all are, the task's name."""
     stack: tuple[str, ...] = attrs.field(default=(), eq=False)
     """The functions around it, outermost first, it included."""
 
@@ -49,18 +49,23 @@ class Place:
         return self.name
 
 
+_THE_BEGINNING: Final = Location("before the scenario has begun")
+
+
 @attrs.frozen
 class Performed:
     """A cut that took place."""
 
     cut: Cut
-    place: Place
+    place: Location
     task: str
     """The name of the task that was hit."""
     time: float
     """On the trial's clock."""
     delivered: bool
-    """A cancellation has reached the scenario's own task: it was waiting, and nothing shielded it."""
+    """It cancelled :attr:`Trial.scope`, and that was raised where the scenario's own task waited: nothing
+    shielded it.  At a bare checkpoint a task does not wait; one that waits for its nursery is raised what
+    its children raise, and that is not counted."""
 
 
 @final
@@ -81,12 +86,13 @@ class Trial(Generic[W]):
     cancelled: bool = attrs.field(init=False, default=False)
     """It was left by the cancellation of :attr:`scope`."""
     hung: str = attrs.field(init=False, default="")
-    """Why it counts as one that never ends: all its tasks waited for nothing, or it took too many steps."""
+    """Why it counts as one that never ends, and where its tasks were: all of them waited for nothing, or it took
+    too many steps."""
     stuck: bool = attrs.field(init=False, default=False)
     """It could not be ended even so; no further trial can be trusted."""
     steps: dict[When, int] = attrs.field(init=False, factory=lambda: {"before": 0, "after": 0})
     """How many steps its tasks took."""
-    places: dict[tuple[When, int], Place] = attrs.field(init=False, factory=dict[tuple[When, int], Place])
+    places: dict[tuple[When, int], Location] = attrs.field(init=False, factory=dict[tuple[When, int], Location])
     """Where they were taken, if that was asked for."""
     began: float = attrs.field(init=False, default=0)
     ended: float = attrs.field(init=False, default=0)
@@ -240,13 +246,14 @@ class _Probe(trio.abc.Instrument):
 
     def _perform(self, cut: Cut, task: trio.lowlevel.Task) -> None:
         # Trio reschedules a task in this very call if the cancellation reaches it where it waits.
-        self._delivered = False
+        self._delivered, scope = False, self._trial.scope
+        cancelled_before = scope.cancel_called
         place, time = _place_of(task), trio.current_time()
         if self._before_cut is not None:
             self._before_cut()
         self._trial.performed.append(Performed(cut, place, task.name, time, False))
         cut.action.perform(self._trial)
-        if self._delivered:
+        if self._delivered and scope.cancel_called and not cancelled_before:  # else something else has woken it
             self._trial.performed[-1] = Performed(cut, place, task.name, time, True)
 
     # --- what never ends -----------------------------------------------------------------------------
@@ -264,7 +271,8 @@ class _Probe(trio.abc.Instrument):
             return
         self._idle = 0
         if not self._freed:
-            self._trial.hung = why
+            places = sorted({_place_of(task).name for task in self._tasks})
+            self._trial.hung = f"{why}; it is at {', '.join(places[:_DEPTH])}"
             self._freed = True
 
             def cancel() -> None:
@@ -306,15 +314,15 @@ def _nothing_can_happen() -> bool:
     return waiting <= 1  # Trio's own wakeup
 
 
-def _place_of(task: trio.lowlevel.Task) -> Place:
+def _place_of(task: trio.lowlevel.Task) -> Location:
     """Where a task waits; a task that has not begun waits at its own function."""
-    frames = [(frame, line) for frame, line in task.iter_await_frames()]
-    ours = [(frame, line) for frame, line in frames if not frame.f_code.co_filename.startswith(_LIBRARIES)]
-    ours = [each for each in ours if each[0].f_code is not _Probe.main.__code__] or ours
-    if not ours:
-        return Place(task.name)
-    names = tuple(_name(frame, line) for frame, line in ours)
-    return Place(names[-1], names[-_DEPTH:])
+    frames = list(task.iter_await_frames())
+    if frames and frames[0][0].f_code is _Probe.main.__code__:
+        if len(frames) == 1:
+            return _THE_BEGINNING
+        del frames[0]
+    names = tuple(_name(*each) for each in frames if not each[0].f_code.co_filename.startswith(_LIBRARIES))
+    return Location(names[-1], names[-_DEPTH:]) if names else Location(task.name)
 
 
 def _name(frame: FrameType, line: int) -> str:

@@ -56,18 +56,31 @@ class WatchedStore:
         """By session: what the store has taken, as far as this trial knows."""
         self.started: set[str] = set()
         """Ids of the calls whose start it has taken."""
+        self.failed = False
+        """An append or a read has raised."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
+        """As the store inside; what it takes is remembered."""
+
         async def append() -> int:
             head = await self.inner.append(session, facts, expected_head=expected_head)
             self.facts.setdefault(session, []).extend(facts)
             self.started.update(fact.call_id for fact in facts if isinstance(fact, ToolExecutionStart))
             return head
 
-        return await self._seams.cross("append", append)
+        try:
+            return await self._seams.cross("append", append)
+        except Exception:
+            self.failed = True
+            raise
 
     async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        found = await self._seams.cross("read", lambda: self.inner.read(session, after=after))
+        """As the store inside; what is read from the start is remembered."""
+        try:
+            found = await self._seams.cross("read", lambda: self.inner.read(session, after=after))
+        except Exception:
+            self.failed = True
+            raise
         if not after:
             self.facts[session] = list(found)
         return found
@@ -88,6 +101,8 @@ class Ran:
     ended: int | None = None
     result: ToolResult | None = None
     """What came back, if something did."""
+    raised: bool = False
+    """It raised; a cancellation is no error."""
 
 
 @final
@@ -142,6 +157,12 @@ class WatchedDispatcher:
             result = await self._seams.cross("tool", lambda: self.inner.dispatch(prepared, context))
             ran.result = result  # no checkpoint from here on: what came back belongs to the kernel
             return result
+        except Exception:
+            ran.raised = True
+            raise
+        except BaseExceptionGroup as group:
+            ran.raised = group.subgroup(Exception) is not None
+            raise
         finally:
             self._calls.end(ran)
 
