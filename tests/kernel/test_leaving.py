@@ -11,7 +11,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.kernel.fakes import Gauge, Watched, hooked, play, results
 from trio_agent import Agent, Event, HookContext, Message, Middleware, Run, RunCancelled, RunResult, tool
-from trio_agent._errors import leaves
 from trio_agent._kernel._leaving import what_leaves
 from trio_agent.testing import ScriptedModel, call, calls, say, stall
 
@@ -361,12 +360,18 @@ async def test_many_tasks_may_wait(autojump_clock: MockClock) -> None:
 
 async def in_a_nursery(run: Run) -> RunResult:
     got: list[RunResult] = []
+    refused: list[RuntimeError] = []
 
     async def wait() -> None:
-        got.append(await run.wait())
+        try:
+            got.append(await run.wait())
+        except RuntimeError as error:
+            refused.append(error)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
+    for error in refused:
+        raise error
     return got[0]
 
 
@@ -378,11 +383,8 @@ async def test_what_the_run_waits_for_must_not_wait_for_the_run(
     refused: list[str] = []
 
     async def try_it() -> None:
-        with pytest.raises((RuntimeError, ExceptionGroup)) as caught:
+        with pytest.raises(RuntimeError, match="itself"):
             await wait(watched.run)
-        (error,) = leaves(caught.value)
-        assert isinstance(error, RuntimeError)
-        assert "itself" in str(error)
         refused.append(place)
 
     @tool

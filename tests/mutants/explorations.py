@@ -185,9 +185,6 @@ EXPLORATIONS: Final = {
     ),
     "abort soon, retries": Exploration(_make(lambda: ScriptedModel(fail(503), fail(429), say("Done."))), ABORT(0.6)),
     "abort soon, four calls": Exploration(_make(_four_calls), ABORT(1.5)),
-    "abort soon, half a call": Exploration(
-        _make(lambda: ScriptedModel(stall(calls(call("silent"), text="Half")), say("Done."))), ABORT(0.6)
-    ),
     "an answer fails": Exploration(
         _make(lambda: ScriptedModel(fail(400, after=calls(call("silent"), text="Half")))), CANCEL
     ),

@@ -216,10 +216,17 @@ class RunWorld:
         return () if self._run is None else self._run.log
 
     def folded(self) -> State:
-        """The state that the log adds up to."""
+        """The state that the log adds up to.
+
+        Raises:
+          AssertionError: a fact cannot have happened after those before it.
+        """
         state = State()
-        for fact in self.log:
-            fold(state, fact)
+        for number, fact in enumerate(self.log, 1):
+            try:
+                fold(state, fact)
+            except LookupError as error:
+                raise AssertionError(f"fact {number}: a {fact.kind} cannot stand after those before it") from error
         return state
 
     @property
