@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import setitem
 
 import attrs
+import trio
 
+from tests.exploration.worlds import SlowStore
 from tests.testing.tampered import (
     UNTOUCHED,
     Case,
@@ -29,6 +32,7 @@ from trio_agent._facts import (
     AgentEnd,
     AgentStart,
     Custom,
+    Fact,
     MessageDelivered,
     MessageEnd,
     MessageQueued,
@@ -45,6 +49,18 @@ def _return_something_else(world: RunWorld) -> None:
 
 def _close_the_store(world: RunWorld) -> None:
     world.agent.store.closed = True  # type: ignore[union-attr]
+
+
+class _Silent(SlowStore):
+    """Its answers never come."""
+
+    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
+        await trio.sleep_forever()
+        return ()
+
+
+def _let_the_store_hang(world: RunWorld) -> None:
+    world.agent = world.agent.replace(store=_Silent())
 
 
 def _cut_the_first_answer(trial: Trial[RunWorld]) -> None:
@@ -148,4 +164,5 @@ CASES = [
     Case("messages_are_delivered_in_their_turn", "a turn began with the messages", drop(MessageDelivered)),
     Case("messages_are_delivered_in_their_turn", "nobody had been told|began with", drop(MessageDelivered, 2)),
     Case("the_next_prompt_works", "it ended with error", on(_close_the_store)),
+    Case("the_next_prompt_works", "it waits for ever", on(_let_the_store_hang)),
 ]

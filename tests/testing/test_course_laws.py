@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from trio_agent import Agent, tool
-from trio_agent.testing import ABORT, RUN_LAWS, RunWorld, ScriptedModel, call, explore_cancellation, say
+from trio_agent.testing import ABORT, RUN_LAWS, RunWorld, ScriptedModel, call, explore_cancellation, replay, say
 
 
 @tool
@@ -24,3 +24,28 @@ def test_an_abort_that_came_before_the_run_is_not_held_against_it() -> None:
         make_world, RunWorld.play, laws=RUN_LAWS, action=ABORT(90), pairs=True, when=("before",), shrink=False
     )
     assert str(report).endswith("0 findings"), report
+
+
+def test_a_body_may_abort_its_own_run_leave_it_early_or_fail() -> None:
+    async def aborts(world: RunWorld) -> None:
+        world.run.abort()
+        await world.run.wait()
+
+    async def leaves(world: RunWorld) -> None:
+        await trio.sleep(30)
+
+    async def fails(world: RunWorld) -> None:
+        await trio.sleep(30)
+        raise LookupError("the guest is gone")
+
+    for body, expected in ((aborts, set()), (leaves, set()), (fails, {"nothing_else_is_raised"})):
+        world = make_world()
+        world.body = body
+        broken = set()
+        trial = replay("untouched", lambda world=world: world, RunWorld.play)
+        for law in RUN_LAWS:
+            try:
+                law(trial)
+            except AssertionError:
+                broken.add(law.__name__)
+        assert broken == expected

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.lowlevel
 
 from tests.testing.places import place_of
 from trio_agent.testing import (
@@ -81,11 +82,38 @@ async def swallows_a_cancellation(_: object) -> None:
         return
 
 
+async def swallows_at_a_bare_checkpoint(_: object) -> None:
+    try:
+        await trio.lowlevel.checkpoint()  # cut
+    except trio.Cancelled:
+        return
+
+
+async def swallows_around_a_nursery(_: object) -> None:
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 1)
+            nursery.start_soon(trio.sleep, 2)
+    except BaseExceptionGroup:
+        return
+
+
+async def swallows_in_a_child(_: object) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(swallows_a_cancellation, None)
+
+
 async def raises_on_its_way_out(_: object) -> None:
     try:
         await trio.sleep(1)  # cut
     except trio.Cancelled:
         raise LookupError("no such file") from None
+
+
+@pytest.mark.parametrize("scenario", [swallows_at_a_bare_checkpoint, swallows_around_a_nursery, swallows_in_a_child])
+def test_a_cancellation_that_is_swallowed_is_noticed_wherever_it_was_raised(scenario: Callable[[Any], Any]) -> None:
+    report = explored(scenario)
+    assert {finding.law for finding in report.findings} == {"a_cancellation_goes_on"}
 
 
 async def swallows_an_interrupt(_: object) -> None:
@@ -99,7 +127,7 @@ BUGS: list[tuple[Callable[[Any], Any], str, str, Action]] = [
     (
         waits_for_ever,
         "it_ends",
-        "it waits for ever: no task is ready, no deadline is set, no thread is at work",
+        "it waits for ever: no task is ready, no deadline is set, no thread of Trio is at work",
         CANCEL,
     ),
     (leaves_a_task, "nothing_is_left_running", "still running: ", CANCEL),
@@ -353,6 +381,39 @@ def test_an_action_of_ones_own_is_done_and_named() -> None:
         replay("poison:after:1", list, two_waits)
 
 
+async def only_returns_if_nobody_cuts(_: object) -> None:
+    with trio.CancelScope(shield=True):
+        await trio.sleep(1)
+
+
+@pytest.mark.parametrize("scenario", [two_waits, only_returns_if_nobody_cuts])
+def test_an_action_that_fails_is_no_clean_bill(scenario: Callable[[Any], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"'abort\(2\)' failed at abort\(2\):before:1: AttributeError: .* 'abort'"):
+        explored(scenario, list, action=ABORT(2))
+
+
+def test_a_world_that_fails_to_note_a_cut_is_no_clean_bill() -> None:
+    class World:
+        def before_cut(self) -> None:
+            raise LookupError("no note")
+
+    with pytest.raises(RuntimeError, match="'cancel' failed at cancel:before:1: LookupError: no note"):
+        explored(only_returns_if_nobody_cuts, World)
+
+
 async def test_it_is_refused_inside_of_a_trio_run() -> None:
     with pytest.raises(RuntimeError, match="call it from a plain function"):
         explored(two_waits, list)
+
+
+def test_an_async_law_or_action_is_refused_since_nothing_of_it_would_run() -> None:
+    async def law(trial: Trial[Any]) -> None:
+        raise AssertionError
+
+    async def act(trial: Trial[Any]) -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match="the law law is async: expected a plain function"):
+        explored(waits_for_ever, laws=[law])
+    with pytest.raises(RuntimeError, match="the action shut is async: expected a plain function"):
+        explored(swallows_a_cancellation, action=Action("shut", act))

@@ -21,7 +21,7 @@ def played(scenario: Callable[[Any], Any]) -> Trial[Any]:
     return run_trial(None, scenario, Plan())
 
 
-ENDLESS = "it waits for ever: no task is ready, no deadline is set, no thread is at work; it is at "
+ENDLESS = "it waits for ever: no task is ready, no deadline is set, no thread of Trio is at work; it is at "
 
 
 async def a_deadlock(_: object) -> None:
@@ -192,3 +192,10 @@ def test_the_trial_that_was_stuck_is_a_finding_at_the_place_that_was_cut() -> No
     assert report.runs == 2, "untouched, and the one that was stuck"
     [finding] = report.findings
     assert (finding.law, finding.place.name) == ("it_ends", place_of(stuck_if_cancelled, "# cut"))
+
+
+def test_a_trial_that_was_stuck_is_a_finding_even_if_no_law_says_so() -> None:
+    report = explore_cancellation(object, stuck_if_cancelled, laws=LAWS[1:2], when=["after"])
+    [finding] = report.findings
+    assert (finding.law, finding.place.name) == ("it_can_be_ended", place_of(stuck_if_cancelled, "# cut"))
+    assert "it waits for ever" in finding.complaint

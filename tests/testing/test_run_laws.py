@@ -10,7 +10,20 @@ import pytest
 from tests.testing.broken_courses import CASES as COURSES
 from tests.testing.broken_records import CASES as RECORDS
 from tests.testing.tampered import ABORTED, CANCELLED, UNTOUCHED, Case, make, played, volatile
-from trio_agent.testing import COURSE_LAWS, CRASH_LAWS, LAWS, RECORD_LAWS, RUN_LAWS
+from trio_agent import ToolExecutionStart
+from trio_agent.testing import (
+    ABORT,
+    CANCEL,
+    COURSE_LAWS,
+    CRASH_LAWS,
+    LAWS,
+    RECORD_LAWS,
+    RUN_LAWS,
+    Action,
+    RunWorld,
+    explore_cancellation,
+    replay,
+)
 from trio_agent.testing._findings import sentence_of
 
 CASES = [*COURSES, *RECORDS]
@@ -71,3 +84,20 @@ def test_where_there_was_no_run_its_laws_have_nothing_to_say() -> None:
         _ = trial.world.result
     for law in RUN_LAWS:
         law(trial)
+
+
+async def _leave(world: RunWorld) -> None:
+    async for event in world.run:
+        if isinstance(event, ToolExecutionStart):
+            return
+
+
+@pytest.mark.parametrize("action", [CANCEL, ABORT(0.5)])
+def test_a_body_that_leaves_its_run_early_convicts_nobody(action: Action) -> None:
+    def world() -> RunWorld:
+        left = make()
+        left.body = _leave
+        return left
+
+    assert replay("untouched", world, RunWorld.play).world.result.stop_reason == "cancelled"
+    explore_cancellation(world, RunWorld.play, laws=RUN_LAWS, action=action, limit=30).raise_for_findings()

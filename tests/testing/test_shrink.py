@@ -131,6 +131,20 @@ def test_what_the_finding_needs_is_kept() -> None:
     assert replay(finding.token, Steps, Steps.play).world.names == ["b", "d"]
 
 
+def test_a_smaller_world_that_breaks_in_another_way_is_no_smaller_finding() -> None:
+    def make() -> RunWorld:
+        return RunWorld(Agent(ScriptedModel(call("nope"), say("Done.")), max_turns=5))
+
+    def it_says_nothing_of_done(trial: Trial[RunWorld]) -> None:
+        """It fails in its own way, or for want of a script."""
+        assert trial.world.result.stop_reason == "stop", "the script is over"
+        raise AssertionError("it was done")
+
+    [finding] = explore_cancellation(make, RunWorld.play, laws=[it_says_nothing_of_done]).findings
+    assert finding.complaint == "it was done"
+    assert finding.token == "untouched,seed=0,without=turn 1"
+
+
 def test_an_untouched_world_shrinks_too() -> None:
     def there_is_no_c(trial: Trial[Steps]) -> None:
         """There is no c."""

@@ -242,7 +242,7 @@ NOR_WHEN_CUT = {*ALL_THAT_RUN, "it_can_be_cut_anywhere"}
         (strict, {"count": "three"}, [], {"the_good_input_is_accepted", *NOR_WHEN_CUT}),
         (failing_tool, {}, [], NOR_WHEN_CUT),
         (refusing, {}, [], NOR_WHEN_CUT),
-        (slow, {}, [], ALL_THAT_RUN),
+        (slow, {}, [], NOR_WHEN_CUT),
         (silent, {}, [], {"its_result_can_be_read"}),
         (wordy, {}, [], {"its_result_can_be_read"}),
         (deaf, {}, [], {"it_can_be_cut_anywhere"}),

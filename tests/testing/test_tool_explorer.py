@@ -201,13 +201,32 @@ def test_a_tool_that_fails_untouched_is_a_finding() -> None:
 
     @tool(timeout=1)
     async def slow() -> str:
-        """Take too long; the kernel's deadlines are not asked here."""
+        """Take too long."""
         await trio.sleep(5)
         return "done"
 
     [finding] = explore_tool(failing).findings
     assert finding.complaint == "it raised OSError: no disk"
-    explore_tool(slow).raise_for_findings()
+    [finding] = explore_tool(slow).findings
+    assert finding.complaint.startswith("its result says timed_out")
+
+
+def test_a_tool_that_needs_its_timeout_has_it() -> None:
+    @tool
+    async def patient() -> str:
+        """Wait for what may never come, for a while."""
+        with trio.move_on_after(1):
+            await trio.sleep_forever()
+        return "nobody came"
+
+    @tool(timeout=1)
+    async def endless() -> str:
+        """Wait for what may never come, for ever."""
+        await trio.sleep_forever()
+        raise AssertionError
+
+    explore_tool(patient).raise_for_findings()
+    assert {finding.law for finding in explore_tool(endless).findings} == {"it_works_untouched"}
 
 
 def test_an_input_made_anew_puts_the_world_back_each_time() -> None:
@@ -301,7 +320,7 @@ def test_a_clean_up_that_hangs_behind_a_shield_is_convicted_at_its_line() -> Non
     [finding] = explore_tool(hangs_in_clean_up).findings
     assert finding.law == "it_ends"
     assert finding.complaint.splitlines()[0] == (
-        "it waits for ever: no task is ready, no deadline is set, no thread is at work; "
+        "it waits for ever: no task is ready, no deadline is set, no thread of Trio is at work; "
         f"it is at {place_of(hangs_in_clean_up, '# for ever')}"
     )
 

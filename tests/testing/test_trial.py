@@ -232,21 +232,34 @@ async def a_checkpoint(_: object) -> None:
     await trio.lowlevel.checkpoint()
 
 
+async def shielded_checkpoint(_: object) -> None:
+    await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+async def without_waiting(_: object) -> None:
+    send, receive = trio.open_memory_channel[int](1)
+    with send, receive:
+        await send.send(1)
+
+
 @pytest.mark.parametrize(
     ("scenario", "when", "step", "delivered"),
     [
-        (once, "before", 1, False),  # it has not begun, and may return without a wait
+        (once, "before", 1, True),  # it has not begun, and is cut where it first waits
         (once, "after", 1, True),
         (once, "before", 2, False),  # it was woken by what it waited for
         (shielded, "after", 1, False),
-        (two_children, "after", 1, False),  # what leaves a nursery is what leaves its children
-        (two_children, "after", 2, False),
+        (two_children, "after", 1, True),  # it waits for its nursery: its children are cut where they first wait
+        (two_children, "after", 2, True),
         (behind_a_child, "after", 1, True),
         (behind_a_child, "after", 2, True),  # a step of the child, and the scenario's own task waits
-        (a_checkpoint, "after", 1, False),  # ready again at once
+        (a_checkpoint, "after", 1, True),  # it is ready again at once, and looks for a cancellation then
+        (a_checkpoint, "before", 1, True),
+        (shielded_checkpoint, "before", 1, False),
+        (without_waiting, "before", 1, True),  # a channel with room looks for a cancellation too
     ],
 )
-def test_delivered_is_what_was_raised_where_the_scenarios_own_task_waits(
+def test_delivered_is_what_was_raised_in_a_task_of_the_scenario(
     scenario: Callable[[Any], Any], when: When, step: int, delivered: bool
 ) -> None:
     [performed] = played(scenario, Cut(CANCEL, when, step)).performed

@@ -14,7 +14,7 @@ from .._facts import Fact, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from .._written import write_fact
 from ._course_laws import RUN_LAWS
 from ._findings import Law, Report, Tally
-from ._plan import Plan, parse, schedules
+from ._plan import Action, Plan, parse, schedules
 from ._run_world import RunWorld
 from ._stage import Stage
 from ._trial import Location, Trial
@@ -70,6 +70,7 @@ def explore_crashes(
     *,
     laws: Sequence[Law[RunWorld]] = CRASH_LAWS,
     after: str = "untouched",
+    actions: Sequence[Action] = (),
     seeds: int = 1,
 ) -> Report[RunWorld]:
     """Run an agent on a store, and then once more for each fact of its log, on what a crash behind it leaves.
@@ -80,6 +81,7 @@ def explore_crashes(
       make_world: makes a new world for each trial, with a new and empty store on its agent.
       laws: asked after each trial.
       after: the token of a plan, to crash in a run that was cut: ``"abort(5):after:30"``.
+      actions: those of your own that ``after`` may name.
       seeds: how many different schedules to explore, from that of the token on.
 
     Raises:
@@ -90,7 +92,7 @@ def explore_crashes(
     stage = Stage(make_world, RunWorld.play, tuple(laws))
     tally = Tally("crashes" if after == "untouched" else f"crashes after {after}", stage.laws)
     for seed in schedules(seeds):
-        plan = parse(after)
+        plan = parse(after, actions)
         plan = attrs.evolve(plan, seed=plan.seed + seed)
         log = _log(stage.trial(plan))
         tally.met += len(log) + 1

@@ -75,8 +75,8 @@ def explore_cancellation(
       of its own, and then nothing else is tried.
 
     Raises:
-      RuntimeError: called inside of a Trio run; or an interrupt would not reach Trio, outside of the main
-        thread or with a handler of one's own.
+      RuntimeError: called inside of a Trio run; an action has raised, as :func:`ABORT` does in a world without
+        ``abort``; or an interrupt would not reach Trio: not the main thread, or a handler of one's own.
       ValueError: an argument makes no sense.
     """
     whens = sides(when)

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import attrs
 
-from ._plan import Plan
+from ._plan import Plan, refuse_awaitable
 from ._trial import Location, Trial
 
 __all__ = ["Finding", "Law", "Report", "Tally", "broken_laws", "sentence_of"]
@@ -19,6 +19,7 @@ Law: TypeAlias = Callable[[Trial[W]], object]
 """A plain function.  Its name is the law's, the first line of its docstring says it, and it raises
 ``AssertionError`` with what is wrong if a trial has broken it."""
 
+_CAN_BE_ENDED: Final = "When it waits for ever, a cancellation ends it; otherwise no further trial can be trusted."
 _NOWHERE: Final = Location("untouched")
 
 
@@ -43,13 +44,19 @@ class Broken:
 
 
 def broken_laws(trial: Trial[W], laws: Iterable[Law[W]]) -> list[Broken]:
-    """The laws that the trial has broken; one that cannot be checked counts as broken."""
+    """The laws that the trial has broken; one that cannot be checked counts as broken.
+
+    Raises:
+      TypeError: a law is async, so that nothing of it would run.
+    """
     broken: list[Broken] = []
     for law in laws:
+        answer: object = None
         try:
-            law(trial)
+            answer = law(trial)
         except Exception as error:
             broken.append(Broken(law.__name__, sentence_of(law), error))
+        refuse_awaitable(answer, f"the law {law.__name__}")
     return broken
 
 
@@ -142,6 +149,8 @@ class Tally(Generic[W]):
             self.tried += 1
             self._places.add(place.name)
         broken = broken_laws(trial, self._laws)
+        if trial.stuck and not broken:  # the explorer stops here: without a finding that would look like a clean bill
+            broken = [Broken("it_can_be_ended", _CAN_BE_ENDED, AssertionError(trial.hung))]
         for each in broken:
             self._file(each, place, trial.plan)
         return not broken

@@ -5,6 +5,7 @@ A token says it in one line: ``abort(0.6):after:12+cancel:after:30,seed=1,withou
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import signal
@@ -27,6 +28,7 @@ __all__ = [
     "Plan",
     "When",
     "parse",
+    "refuse_awaitable",
     "schedules",
     "sides",
 ]
@@ -229,3 +231,15 @@ def _with_act(plan: Plan, act: str, known: Mapping[str, Action], token: str) -> 
     if action is None:
         raise ValueError(f"no action is called {name!r}; there are {', '.join(sorted(known))} and abort(<seconds>)")
     return attrs.evolve(plan, cuts=(*plan.cuts, Cut(action, when, number)))
+
+
+def refuse_awaitable(answer: object, what: str) -> None:
+    """Notice an async function where a plain one is called.
+
+    Raises:
+      TypeError: it is one.
+    """
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"{what} is async: expected a plain function")

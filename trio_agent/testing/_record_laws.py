@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
-import trio
-
 from .._core._settle import close_run, close_turn
 from .._core._state import State, fold
 from .._facts import (
@@ -38,9 +36,10 @@ from ._answers import say
 from ._anthropic_shape import as_messages_body, check_messages_body
 from ._findings import Law
 from ._order import check_order
+from ._plan import Plan
 from ._run_world import RunWorld
 from ._script import ScriptedModel
-from ._trial import Trial, virtual_clock
+from ._trial import Trial, run_trial
 from ._wirecheck import check_chat_body, check_history
 
 __all__ = ["RECORD_LAWS"]
@@ -316,14 +315,21 @@ def the_next_prompt_works(trial: Trial[RunWorld]) -> None:
     agent = world.agent.replace(model=model, middleware=(), listeners=())
     durable = agent.store is not None
 
-    async def prompt() -> str:
-        if durable:
-            return (await agent.send("And now?", session=world.session)).stop_reason
-        return (await agent.send([*world.result.messages, Message("user", "And now?")])).stop_reason
+    reasons: list[str] = []
 
-    reason = trio.run(prompt, clock=virtual_clock())
+    async def prompt(_: RunWorld) -> None:
+        if durable:
+            result = await agent.send("And now?", session=world.session)
+        else:
+            result = await agent.send([*world.result.messages, Message("user", "And now?")])
+        reasons.append(result.stop_reason)
+
+    following = run_trial(world, prompt, Plan(seed=trial.plan.seed))
+    assert not following.hung, following.hung
+    if following.error is not None:
+        raise following.error
     model.verify()
-    assert reason == "stop", f"it ended with {reason}"
+    assert reasons == ["stop"], f"it ended with {reasons[0]}"
 
 
 RECORD_LAWS: Final[tuple[Law[RunWorld], ...]] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -79,6 +78,8 @@ class RunWorld:
     begun_at_cut: _Begun | None = attrs.field(init=False, default=None)
     handled_at_end: Sequence[int] | None = attrs.field(init=False, default=None)
     """How many events each listener had handled when the body ended; ``None`` if the run was not over then."""
+    left_early: bool = attrs.field(init=False, default=False)
+    """The body returned, or raised, before the run was over, and that cancels it."""
     _cuts: int = attrs.field(init=False, default=0)
     _run: Run | None = attrs.field(init=False, default=None)
     _result: RunResult | None = attrs.field(init=False, default=None)
@@ -94,15 +95,24 @@ class RunWorld:
             async with run:
                 self._run = run
                 reader = run.events()
-                await (run.wait() if self.body is None else self.body(self))
+                await self._hold(run)
                 handled = [len(listener.handled) for listener in self.heard]
-                with contextlib.suppress(RuntimeError):  # it is not over, and being left now
+                try:
                     self._result = run.result
                     self.handled_at_end = handled
+                except RuntimeError:  # it is not over, and being left now
+                    self.left_early = True
         finally:
             if reader is not None:
                 self.events = reader.drain()
                 self._result = run.result
+
+    async def _hold(self, run: Run) -> None:
+        try:
+            await (run.wait() if self.body is None else self.body(self))
+        except Exception:
+            self.left_early = True
+            raise
 
     def _watched(self) -> Agent:
         agent, seams = self.agent, self.seams

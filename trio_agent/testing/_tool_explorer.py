@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
+import trio
 
 from .._messages import ToolCall, ToolResult
 from ..tools import LocalDispatcher, Tool
@@ -55,7 +57,9 @@ class ToolWorld:
         prepared = dispatcher.prepare(ToolCall(self.context.call_id, tool.name, json.dumps(dict(self.input))))
         if isinstance(prepared, ToolResult):
             raise ValueError(f"the input is not valid: {prepared.text}")
-        return await dispatcher.dispatch(prepared, self.context)
+        with trio.move_on_after(math.inf if prepared.timeout is None else prepared.timeout):
+            return await dispatcher.dispatch(prepared, self.context)
+        return ToolResult.of(self.context.call_id, "timed_out")
 
 
 def it_works_untouched(trial: Trial[ToolWorld]) -> None:
@@ -95,7 +99,8 @@ def explore_tool(
     Synchronous, like :func:`explore_cancellation`, and on virtual time.
 
     Args:
-      tool: a :class:`~trio_agent.Tool`, which is prepared and run as in an agent, or any async function.
+      tool: a :class:`~trio_agent.Tool`, which is prepared and dispatched as in an agent, or any async
+        function.  Its timeout holds; its lanes are a run's affair and do nothing here.
       input: what it is called with, by name; or what puts the outside world back as it was, and returns it.
       laws: asked besides; ``trial.world`` is the :class:`ToolWorld`.
       action: what is done at a point.

@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, TypeVar, final
 import attrs
 import trio
 
-from ._plan import Cut, Plan, When
+from .._errors import describe
+from ._plan import Cut, Plan, When, refuse_awaitable
 from ._scheduling import seeded
 
 __all__ = ["Location", "Performed", "Scenario", "Trial", "run_trial", "virtual_clock"]
@@ -63,9 +64,8 @@ class Performed:
     time: float
     """On the trial's clock."""
     delivered: bool
-    """It cancelled :attr:`Trial.scope`, and that was raised where the scenario's own task waited: nothing
-    shielded it.  At a bare checkpoint a task does not wait; one that waits for its nursery is raised what
-    its children raise, and that is not counted."""
+    """It cancelled :attr:`Trial.scope`, and that was raised in a task of the scenario: it waited, or came to a
+    checkpoint later, and nothing shielded it."""
 
 
 @final
@@ -132,7 +132,7 @@ def run_trial(
       places: remember where each step was taken.  Slow.
 
     Raises:
-      RuntimeError: called inside of a Trio run.
+      RuntimeError: called inside of a Trio run; or an action has raised, since nothing was tried then.
     """
     if trio.lowlevel.in_trio_run():
         raise RuntimeError(
@@ -150,6 +150,9 @@ def run_trial(
             if not trial.stuck:
                 raise
             trial.error = error.__cause__
+    if probe.failed is not None:
+        cut, failure = probe.failed
+        raise RuntimeError(f"the action {cut.action.name!r} failed at {cut}: {describe(failure)}") from failure
     return trial
 
 
@@ -175,8 +178,12 @@ class _Probe(trio.abc.Instrument):
         self._before_cut: Callable[[], None] | None = getattr(trial.world, "before_cut", None)
         self._guard = trio.CancelScope()
         self._idle = 0
-        self._delivered = False
+        self._performing = self._rescheduled = False
+        self._stepping: trio.lowlevel.Task | None = None
+        self._cancelled_by: int | None = None
         self._freed = False
+        self.failed: tuple[Cut, Exception] | None = None
+        """The action that raised, which it must not."""
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def main(self) -> None:
@@ -220,17 +227,22 @@ class _Probe(trio.abc.Instrument):
         self._tasks.discard(task)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        if task is self._main:
-            self._delivered = True
+        if task in self._tasks and (self._performing or task is self._stepping):
+            self._rescheduled = True
 
     # --- steps ---------------------------------------------------------------------------------------
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         if task in self._tasks:
             self._step(task, "before")
+            self._stepping, self._rescheduled = task, False
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._stepping = None
         if task in self._tasks:
+            # Whoever waits with a cancellation pending is rescheduled in the very step in which it begins to.
+            if self._rescheduled and self._cancelled_by is not None and _waits(task):
+                self._deliver()
             self._step(task, "after")
 
     def _step(self, task: trio.lowlevel.Task, when: When) -> None:
@@ -245,16 +257,32 @@ class _Probe(trio.abc.Instrument):
             self._perform(self._due.pop(0), task)
 
     def _perform(self, cut: Cut, task: trio.lowlevel.Task) -> None:
-        # Trio reschedules a task in this very call if the cancellation reaches it where it waits.
-        self._delivered, scope = False, self._trial.scope
-        cancelled_before = scope.cancel_called
+        trial = self._trial
+        cancelled_before = trial.scope.cancel_called
         place, time = _place_of(task), trio.current_time()
-        if self._before_cut is not None:
-            self._before_cut()
-        self._trial.performed.append(Performed(cut, place, task.name, time, False))
-        cut.action.perform(self._trial)
-        if self._delivered and scope.cancel_called and not cancelled_before:  # else something else has woken it
-            self._trial.performed[-1] = Performed(cut, place, task.name, time, True)
+        self._performing, self._rescheduled = True, False
+        try:
+            if self._before_cut is not None:
+                self._before_cut()
+            trial.performed.append(Performed(cut, place, task.name, time, False))
+            refuse_awaitable(cut.action.perform(trial), f"the action {cut.action.name}")
+        except Exception as error:  # Trio would log it and go on without the probe, as if the cut had been survived
+            self.failed = (cut, error)
+            self._due.clear()
+            self._guard.cancel("an explorer's action has failed")
+        finally:
+            self._performing = False
+        if trial.scope.cancel_called and not cancelled_before:
+            self._cancelled_by = len(trial.performed) - 1
+            # Trio reschedules, in this very call, whoever waits where the cancellation reaches.
+            if self._rescheduled:
+                self._deliver()
+
+    def _deliver(self) -> None:
+        """The cancellation was raised in one of the scenario's tasks: from now on it must go on."""
+        number = self._cancelled_by
+        assert number is not None
+        self._trial.performed[number] = attrs.evolve(self._trial.performed[number], delivered=True)
 
     # --- what never ends -----------------------------------------------------------------------------
 
@@ -262,7 +290,7 @@ class _Probe(trio.abc.Instrument):
         self._idle += 1
         # Once is no sign: time may jump, or somebody waits for all tasks to be blocked.
         if self._idle > 1 and self._token is not None and _nothing_can_happen():
-            self._free("it waits for ever: no task is ready, no deadline is set, no thread is at work")
+            self._free("it waits for ever: no task is ready, no deadline is set, no thread of Trio is at work")
 
     def _free(self, why: str) -> None:
         """End what would never end: the scenario's scope, and if that does not help, the run."""
@@ -312,6 +340,12 @@ def _nothing_can_happen() -> bool:
     io = statistics.io_statistics
     waiting = getattr(io, "tasks_waiting_read", 2) + getattr(io, "tasks_waiting_write", 0)
     return waiting <= 1  # Trio's own wakeup
+
+
+def _waits(task: trio.lowlevel.Task) -> bool:
+    """Whether it waits for something, if only for its cancellation; else it has let others run."""
+    codes = [frame.f_code for frame, _ in task.iter_await_frames()]
+    return trio.lowlevel.wait_task_rescheduled.__code__ in codes[-2:]
 
 
 def _place_of(task: trio.lowlevel.Task) -> Location:

@@ -1,6 +1,7 @@
 """A call is cut at one of its scheduler steps, the 1st, the 2nd, ..., so that no place is left out.
 
-Works inside of a Trio run, on any clock.  Knows nothing of what is called.
+For contracts, whose cases hold an open provider or store between the cuts: it works inside of a Trio run, on
+any clock, where the explorers (:mod:`.._trial`) make a run and a world of its own for each.
 """
 
 from __future__ import annotations
@@ -59,11 +60,17 @@ async def cut_at(step: int, when: When, call: Callable[[], Awaitable[T]]) -> Cut
 
 
 async def cut_everywhere(attempt: Callable[[int, When], Awaitable[bool]]) -> None:
-    """Call ``attempt(step, when)`` for each of the first 200 steps, until it says that the call had none such."""
+    """Call ``attempt(step, when)`` for each step, until it says that the call had none such.
+
+    Raises:
+      AssertionError: a call takes more than 200 steps.
+    """
     for when in _WHENS:
-        for step in range(_MOST):
+        for step in range(_MOST + 1):
             if not await attempt(step, when):
                 break
+        else:
+            raise AssertionError(f"a small call took more than {_MOST} steps: it cannot be cut at each of them")
 
 
 _WHENS: Final[tuple[When, ...]] = ("before", "after")
