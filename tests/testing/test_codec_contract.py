@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 
+from tests.testing.failing import failing
 from trio_agent._messages import Message, Text, ToolCall, ToolResult, parse_object
 from trio_agent._model import ModelRequest
 from trio_agent._ports import Codec, Decoded
@@ -81,16 +82,6 @@ def json_talk(message: Message, request: ModelRequest) -> Message:
 
 def one_call_talk(message: Message, request: ModelRequest) -> Message:
     return json_talk(attrs.evolve(message, content=(message.calls or message.content)[:1]), request)
-
-
-def failing(cases: Sequence[Case]) -> set[str]:
-    failed: set[str] = set()
-    for case in cases:
-        try:
-            case()
-        except Exception:
-            failed.add(case.name)
-    return failed
 
 
 @pytest.mark.parametrize("case", codec_contract(NativeCodec), ids=str)

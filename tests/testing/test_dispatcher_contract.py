@@ -11,6 +11,7 @@ import attrs
 import pytest
 import trio
 
+from tests.testing.failing import failing
 from trio_agent._errors import ToolFailed
 from trio_agent._messages import Text, ToolCall, ToolResult
 from trio_agent._model import ToolSpec
@@ -37,16 +38,6 @@ class Wrapped:
 
     async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
         return await self.inner.dispatch(prepared, context)
-
-
-def failing(cases: Sequence[Case]) -> set[str]:
-    failed: set[str] = set()
-    for case in cases:
-        try:
-            case()
-        except Exception:
-            failed.add(case.name)
-    return failed
 
 
 @asynccontextmanager

@@ -11,21 +11,11 @@ from typing import Annotated, Any
 import pytest
 import trio
 
+from tests.testing.failing import failing
 from trio_agent._messages import Image, Text, ToolResult
 from trio_agent.testing._contracts._case import Case
 from trio_agent.testing._contracts._tool import tool_contract
 from trio_agent.tools import Tool, ToolContext, tool
-
-
-def failing(cases: Sequence[Case]) -> set[str]:
-    failed: set[str] = set()
-    for case in cases:
-        try:
-            case()
-        except Exception:
-            failed.add(case.name)
-    return failed
-
 
 # ------------------------------------------------------------------------------------------- good ones
 
