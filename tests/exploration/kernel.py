@@ -25,7 +25,7 @@ from trio_agent.testing import (
 
 ACTIONS: Final = (CANCEL, ABORT(0), ABORT(0.6), ABORT(), INTERRUPT)
 
-_PAIRS: Final = 600
+_PAIRS: Final = 300
 """Pairs of cuts that are tried where there are more."""
 
 
@@ -76,7 +76,7 @@ def _all() -> Iterator[Exploration]:
         yield Exploration(f"threads: {action.name}", _threads(action))
     for name, make in SMALL.items():
         for action in ACTIONS:
-            yield Exploration(f"small, {name}: {action.name}", _cuts(make, action, 4))
+            yield Exploration(f"small, {name}: {action.name}", _cuts(make, action, 3))
         for first in ACTIONS[:-1]:
             for second in (CANCEL, ABORT(0), INTERRUPT):
                 yield Exploration(f"small, {name}: {first.name} + {second.name}", _pairs(make, first, second))
