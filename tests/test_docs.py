@@ -185,3 +185,17 @@ def test_the_tables_of_errors_and_vendors_say_what_the_code_does() -> None:
     vendors = {name: (vendor.base_url, vendor.key) for name, vendor in VENDORS.items()}
     told = table("docs/guides/models.md", "vendor")
     assert {name: tuple(cell.strip("`") for cell in row) for name, row in told.items()} == vendors
+
+
+def test_a_line_of_a_page_that_is_named_is_that_of_the_function_beside_it() -> None:
+    named = [
+        (function.rpartition(".")[2], page, int(number))
+        for text in (path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md")))
+        for function, page, number in re.findall(r"([\w.]+) \((guides/\w+\.md):(\d+)\)", text)
+    ]
+    assert len(named) >= 4
+    for function, page, number in named:
+        lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()[:number]
+        above = [found[1] for line in lines if (found := re.match(r"\s*(?:async )?def (\w+)", line))]
+        assert lines[-1].strip(), f"{page}:{number} is blank"
+        assert above[-1] == function, f"{page}:{number} is in {above[-1]}, not in {function}"

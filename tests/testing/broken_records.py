@@ -77,14 +77,14 @@ CASES = [
         "what was written is not what is read",
         write(lambda _: Custom("pair", {"a": (1, 2)}), TurnStart),
     ),
-    Case("the_log_loads", "the run has not ended", drop(AgentEnd)),
+    Case("the_log_loads", "the log stops in mid-run, and nothing has failed", drop(AgentEnd)),
     Case("the_log_loads", "the end of turn 2 in turn 1", swap(TurnEnd, 0, 1)),
     Case("the_log_loads", "turn_start cannot stand here", drop(TurnEnd)),
     Case("the_log_loads", "the log and the result tell different messages", messages(lambda told: told.pop())),
     Case("one_agent_end_and_it_is_the_last", "none in the events", drop(AgentEnd, shown=True)),
     Case("one_agent_end_and_it_is_the_last", r"events \[\d+, \d+\] of", double(AgentEnd, shown=True)),
     Case("one_agent_end_and_it_is_the_last", r"events \[\d+\] of", show(lambda: Custom("late", {}), 10_000)),
-    Case("one_agent_end_and_it_is_the_last", "none in the log", drop(AgentEnd)),
+    Case("one_agent_end_and_it_is_the_last", r"facts \[\] of the run's", drop(AgentEnd)),
     Case("events_come_in_the_promised_order", "turn_start cannot stand here", drop(PhaseChange, shown=True)),
     Case(
         "events_come_in_the_promised_order", "tool_use of call 'call_1' out of input order", double(ToolUse, shown=True)

@@ -5,7 +5,18 @@ from __future__ import annotations
 import trio
 
 from trio_agent import Agent, tool
-from trio_agent.testing import ABORT, RUN_LAWS, RunWorld, ScriptedModel, call, explore_cancellation, replay, say
+from trio_agent.testing import (
+    ABORT,
+    RUN_LAWS,
+    Action,
+    RunWorld,
+    ScriptedModel,
+    Trial,
+    call,
+    explore_cancellation,
+    replay,
+    say,
+)
 
 
 @tool
@@ -49,3 +60,13 @@ def test_a_body_may_abort_its_own_run_leave_it_early_or_fail() -> None:
             except AssertionError:
                 broken.add(law.__name__)
         assert broken == expected
+
+
+def test_an_action_of_ones_own_is_held_to_the_grace_that_it_names_and_to_none_if_it_names_none() -> None:
+    def nothing(_: Trial[RunWorld]) -> None:
+        """Whatever it was meant to do, it does not end the run."""
+
+    for grace, expected in ((None, set()), (0, {"a_cut_ends_the_run_in_time", "nothing_starts_after_a_cut"})):
+        action = Action("nothing", nothing, grace=grace)
+        report = explore_cancellation(make_world, RunWorld.play, laws=RUN_LAWS, action=action, shrink=False)
+        assert {finding.law for finding in report.findings} == expected

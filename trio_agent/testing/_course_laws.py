@@ -13,6 +13,7 @@ from .._events import ModelCallStart, ReasoningDelta, TextDelta, ToolCallDelta
 from .._facts import AbortRequested, AgentEnd, ToolExecutionStart
 from ._findings import Law
 from ._general_laws import LAWS
+from ._plan import CANCEL, INTERRUPT
 from ._record_laws import RECORD_LAWS
 from ._run_world import RunWorld
 from ._script import ScriptedModel
@@ -84,29 +85,21 @@ def _first_cut(trial: Trial[RunWorld]) -> Performed | None:
     return next(iter(_cuts(trial)), None)
 
 
-def _grace(cut: Performed) -> float | None:
-    """Seconds that a cut leaves to what is under way; ``None`` if it is none of the kit's own."""
-    name = cut.cut.action.name
-    if name in ("cancel", "interrupt"):
-        return 0.0
-    return float(name[6:-1]) if name.startswith("abort(") else None
-
-
 def nothing_starts_after_a_cut(trial: Trial[RunWorld]) -> None:
     """After a cancellation, or an abort with a finite grace, no call starts; after any abort, no model call."""
     cut = _first_cut(trial)
     begun = trial.world.begun_at_cut
     # An interrupt waits for the main task; until it is heard, all goes on.
-    if cut is None or begun is None or cut.cut.action.name == "interrupt" or _grace(cut) is None:
+    if cut is None or begun is None or cut.action == INTERRUPT or cut.action.grace is None:
         return
     world = trial.world
-    if cut.cut.action.name == "cancel":
+    if cut.action == CANCEL:
         models = world.seams.crossings["model"] - begun.models
     else:  # a hook around a model call that has begun may still reach the model
         asked = next((n for n, each in enumerate(world.events) if isinstance(each, AbortRequested)), len(world.events))
         models = sum(isinstance(each, ModelCallStart) for each in world.events[asked:])
     assert not models, f"{models} model calls began after the cut"
-    if _grace(cut) != math.inf:
+    if cut.action.grace != math.inf:
         started = [ran.call_id for ran in world.calls.ran[begun.tools :]]
         assert not started, f"{', '.join(started)} began after the cut"
     for number, fact in enumerate(world.log):
@@ -119,7 +112,7 @@ def nothing_starts_after_a_cut(trial: Trial[RunWorld]) -> None:
 def a_cut_ends_every_wait(trial: Trial[RunWorld]) -> None:
     """After a cut the kernel waits for what is under way out there and for nothing else: no back-off, no queue."""
     cut = _first_cut(trial)
-    if cut is None or _grace(cut) is None:
+    if cut is None or cut.action.grace is None:
         return
     # After a cancellation the body of the run waits for nothing either.
     idle = trial.world.seams.idle_between(cut.time, trial.ended if trial.cancelled else _end_of(trial))
@@ -129,7 +122,7 @@ def a_cut_ends_every_wait(trial: Trial[RunWorld]) -> None:
 def a_cut_ends_the_run_in_time(trial: Trial[RunWorld]) -> None:
     """A run ends by the grace of the cut and its settle time."""
     for cut in _cuts(trial):
-        grace = _grace(cut)
+        grace = cut.action.grace
         if grace is not None and grace != math.inf:
             took = _end_of(trial) - cut.time
             allowed = grace + trial.world.agent.settle_timeout
@@ -147,14 +140,14 @@ def the_end_says_why(trial: Trial[RunWorld]) -> None:
     if not world.entered:
         return
     reason, error = world.result.stop_reason, world.result.error
-    names = {each.cut.action.name.partition("(")[0] for each in trial.performed}
+    actions = [each.action for each in trial.performed]
     assert reason != "interrupted", "a run that was settled by itself was not interrupted by a crash"
     if reason == "aborted":
         asked = any(isinstance(each, AbortRequested) for each in (*world.events, *world.log))
         assert asked, "nobody has aborted it"
     if reason == "cancelled" and not world.left_early:
-        assert names & {"cancel", "interrupt"}, "nobody has cancelled it"
-        if trial.performed[-1].cut.action.name == "cancel" and "interrupt" not in names:
+        assert CANCEL in actions or INTERRUPT in actions, "nobody has cancelled it"
+        if actions[-1] == CANCEL and INTERRUPT not in actions:
             assert trial.cancelled or trial.error is not None, "it says that it was cancelled, and the host never knew"
     internal = reason == "error" and getattr(error, "code", "INTERNAL") == "INTERNAL"
     assert not internal or trial.injected is not None, f"an error of the kernel: {error!r}"

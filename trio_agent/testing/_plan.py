@@ -83,6 +83,8 @@ class Action:
     """As tokens call it; without ``:``, ``+`` and ``,``, and without spaces around it."""
     perform: Callable[[Trial[Any]], object] = attrs.field(eq=False, repr=False)  # Any: whatever world it is
     """Called in the middle of Trio's scheduler: synchronous, and it must not raise."""
+    grace: float | None = attrs.field(default=None, kw_only=True)
+    """Seconds that it leaves to what is under way, which laws on time hold a run to; ``None``: they do not."""
 
     def __attrs_post_init__(self) -> None:
         _check_name("an action", self.name, ":+,")
@@ -96,10 +98,10 @@ class Abortable(Protocol):
         ...
 
 
-CANCEL: Final = Action("cancel", lambda trial: trial.scope.cancel("an explorer's cut"))
+CANCEL: Final = Action("cancel", lambda trial: trial.scope.cancel("an explorer's cut"), grace=0)
 """Cancel the scope around the scenario, as a host does that gives up."""
 
-INTERRUPT: Final = Action("interrupt", lambda _: signal.raise_signal(signal.SIGINT))
+INTERRUPT: Final = Action("interrupt", lambda _: signal.raise_signal(signal.SIGINT), grace=0)
 """Ctrl-C.  Only in the main thread."""
 
 
@@ -115,7 +117,7 @@ def ABORT(grace: float = math.inf) -> Action:  # noqa: N802  # it stands beside 
     if not grace >= 0:
         raise ValueError(f"grace must be a number of seconds >= 0, got {grace!r}")
     written = repr(float(grace)).removesuffix(".0").replace("e+", "e")  # all digits: laws read it, and replays
-    return Action(f"abort({written})", lambda trial: cast("Abortable", trial.world).abort(grace))
+    return Action(f"abort({written})", lambda trial: cast("Abortable", trial.world).abort(grace), grace=float(grace))
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from .._errors import describe
-from ._plan import Cut, Plan, When, refuse_awaitable
+from ._plan import Action, Cut, Plan, When, refuse_awaitable
 from ._scheduling import seeded
 
 __all__ = ["Location", "Performed", "Scenario", "Trial", "run_trial", "virtual_clock"]
@@ -66,6 +66,11 @@ class Performed:
     delivered: bool
     """It cancelled :attr:`Trial.scope`, and that was raised in a task of the scenario: it waited, or came to a
     checkpoint later, and nothing shielded it."""
+
+    @property
+    def action(self) -> Action:
+        """What was done."""
+        return self.cut.action
 
 
 @final
