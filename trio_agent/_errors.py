@@ -14,6 +14,10 @@
     ├─ StoreFailed                    STORE_FAILED
     │  ├─ SessionConflict             SESSION_CONFLICT
     │  └─ SessionCorrupt              SESSION_CORRUPT
+    ├─ SessionBusy                    SESSION_BUSY
+    ├─ SessionClosed                  SESSION_CLOSED
+    ├─ NotResumable                   NOT_RESUMABLE
+    ├─ InvalidAnswer                  INVALID_ANSWER
     ├─ RunCancelled                   CANCELLED
     ├─ RunEnded                       RUN_ENDED
     └─ InternalError                  INTERNAL
@@ -36,12 +40,16 @@ __all__ = [
     "FatalToolError",
     "HookFailed",
     "InternalError",
+    "InvalidAnswer",
     "ListenerFailed",
+    "NotResumable",
     "OutputError",
     "ProviderError",
     "RequestError",
     "RunCancelled",
     "RunEnded",
+    "SessionBusy",
+    "SessionClosed",
     "SessionConflict",
     "SessionCorrupt",
     "StoreFailed",
@@ -55,11 +63,13 @@ ErrorCode: TypeAlias = Literal[
     "CONTEXT_OVERFLOW",
     "HOOK_FAILED",
     "INTERNAL",
+    "INVALID_ANSWER",
     "INVALID_CONFIG",
     "INVALID_REQUEST",
     "LISTENER_FAILED",
     "MALFORMED_OUTPUT",
     "MALFORMED_TOOL_CALL",
+    "NOT_RESUMABLE",
     "OVERLOADED",
     "PARTIAL_STREAM",
     "PROVIDER_DISCONNECT",
@@ -67,6 +77,8 @@ ErrorCode: TypeAlias = Literal[
     "QUOTA_EXCEEDED",
     "RATE_LIMIT",
     "RUN_ENDED",
+    "SESSION_BUSY",
+    "SESSION_CLOSED",
     "SESSION_CONFLICT",
     "SESSION_CORRUPT",
     "STALLED",
@@ -188,6 +200,30 @@ class SessionCorrupt(StoreFailed):
     """A record of the log cannot be read; the message names its place."""
 
     code: ErrorCode = "SESSION_CORRUPT"
+
+
+class SessionBusy(AgentError):
+    """The session has a run already, or is open elsewhere in this process.  Nothing was done."""
+
+    code: ErrorCode = "SESSION_BUSY"
+
+
+class SessionClosed(AgentError):
+    """The session's block was left, or its log can no longer be written.  Nothing was done."""
+
+    code: ErrorCode = "SESSION_CLOSED"
+
+
+class NotResumable(AgentError):
+    """There is nothing that could go on; the message says what would."""
+
+    code: ErrorCode = "NOT_RESUMABLE"
+
+
+class InvalidAnswer(AgentError):
+    """An answer that nobody asked for, that is of the wrong kind, or that contradicts an earlier one."""
+
+    code: ErrorCode = "INVALID_ANSWER"
 
 
 class RunCancelled(AgentError):

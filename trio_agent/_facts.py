@@ -56,8 +56,11 @@ class Place:
     """Where an event belongs: its run, its turn, and the calls above a sub-agent's run."""
 
     run_id: str
+    """Empty for what stands between two runs of a session."""
     turn: int
     path: tuple[str, ...] = ()
+    journal: str = ""
+    """Who wrote it: with its place in the log this is a fact's id.  Empty: a journal of the run's own, and name."""
 
 
 class Stamped:

@@ -26,6 +26,7 @@ __all__ = [
     "Listener",
     "ModelProvider",
     "PreparedCall",
+    "SessionInfo",
     "SessionStore",
     "ToolContext",
     "Wire",
@@ -256,14 +257,27 @@ class Dispatcher(Protocol):
         ...
 
 
+@attrs.frozen
+class SessionInfo:
+    """One session of a store, as a list shows it."""
+
+    session: str
+    head: int
+    """How many facts it has."""
+    updated: float
+    """When it was written to last, in seconds since the epoch."""
+
+
 @runtime_checkable
 class SessionStore(Protocol):
-    """Where the log of a session is kept.  Called by the session's writer task, under a shield."""
+    """Where the logs of sessions are kept.  A session's writer task appends, under a shield."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
         """Write ``facts`` after position ``expected_head``.
 
         A checkpoint.  Atomic under cancellation: if it raises :exc:`trio.Cancelled`, nothing was written.
+        Idempotent by fact id, which is the fact's place in the log and the journal that wrote it: facts that
+        stand there already, equal in their written form (:func:`write_fact`), count as written.
 
         Args:
           expected_head: position of the last fact that the caller has seen; 0 for a new session.
@@ -273,13 +287,41 @@ class SessionStore(Protocol):
 
         Raises:
           SessionConflict: someone else wrote meanwhile.  Nothing was written.
+          StoreFailed: it cannot be written; the message names the session or file, and why.
         """
         ...
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        """All facts after position ``after``, in order; empty for an unknown session.
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        """The facts after position ``after``, in order; empty for an unknown session.  A checkpoint.
+
+        Args:
+          limit: the most facts to read; ``None``: all.
 
         Raises:
           SessionCorrupt: a record cannot be read; the message names its place.
+          StoreFailed: the store cannot be read.
+        """
+        ...
+
+    async def head(self, session: str) -> int:
+        """The position of the last fact; 0 for an unknown session.  A checkpoint."""
+        ...
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions that have a fact, the one written to last first.  A checkpoint."""
+        ...
+
+    async def delete(self, session: str) -> bool:
+        """Forget a session; atomic under cancellation.  A checkpoint.  Returns whether there was one."""
+        ...
+
+    async def fork(self, session: str, to: str, *, at: int) -> None:
+        """Begin the session ``to`` with the first ``at`` facts of ``session``.
+
+        A checkpoint; atomic under cancellation.  The facts keep their stamps.
+
+        Raises:
+          SessionConflict: ``to`` has facts already.  Nothing was written.
+          ValueError: ``session`` has fewer facts than ``at``, or ``at`` is less than 1.
         """
         ...

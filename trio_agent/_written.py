@@ -54,6 +54,8 @@ def write_fact(fact: Fact) -> str:
     }
     if place.path:
         record["path"] = place.path
+    if place.journal:
+        record["journal"] = place.journal
     record["data"] = _converter().unstructure(fact)
     return json.dumps(record, separators=(",", ":"))
 
@@ -73,7 +75,7 @@ def read_fact(text: str) -> Fact:
         if kind not in _FACTS:
             raise SessionCorrupt(f"a record has the unknown kind {kind!r}")
         fact: Fact = _converter().structure(record["data"], _FACTS[kind])
-        place = Place(str(record["run"]), int(record["turn"]), tuple(record.get("path", ())))
+        place = Place(str(record["run"]), int(record["turn"]), tuple(record.get("path", ())), str(record.get("journal", "")))
         stamp(fact, int(record["seq"]), float(record["time"]), place)
     except SessionCorrupt:
         raise
