@@ -4,9 +4,9 @@ The floors of the house; imports go down only::
 
     6   cli
     5   testing
-    4   _agent
+    4   _agent -> _session
     3   _kernel                  all concurrency of a run
-    2   tools | providers        may touch trio, httpx, threads
+    2   tools | permissions | sessions | providers   may touch trio, httpx, sqlite, threads
     1   _core | codecs | wires   decide, translate, decode: pure
     0   _middleware -> _ports -> _events -> _written -> _facts -> _model -> _messages -> _options -> _errors
 """
@@ -14,6 +14,7 @@ The floors of the house; imports go down only::
 from __future__ import annotations
 
 from ._agent import Agent as Agent
+from ._core._resume import Answer as Answer
 from ._errors import AgentError as AgentError
 from ._errors import ConfigError as ConfigError
 from ._errors import ErrorCode as ErrorCode
@@ -21,12 +22,16 @@ from ._errors import Failure as Failure
 from ._errors import FatalToolError as FatalToolError
 from ._errors import HookFailed as HookFailed
 from ._errors import InternalError as InternalError
+from ._errors import InvalidAnswer as InvalidAnswer
 from ._errors import ListenerFailed as ListenerFailed
+from ._errors import NotResumable as NotResumable
 from ._errors import OutputError as OutputError
 from ._errors import ProviderError as ProviderError
 from ._errors import RequestError as RequestError
 from ._errors import RunCancelled as RunCancelled
 from ._errors import RunEnded as RunEnded
+from ._errors import SessionBusy as SessionBusy
+from ._errors import SessionClosed as SessionClosed
 from ._errors import SessionConflict as SessionConflict
 from ._errors import SessionCorrupt as SessionCorrupt
 from ._errors import StoreFailed as StoreFailed
@@ -48,22 +53,32 @@ from ._events import ToolExecutionUpdate as ToolExecutionUpdate
 from ._events import ToolUse as ToolUse
 from ._facts import AbortRequested as AbortRequested
 from ._facts import AgentEnd as AgentEnd
+from ._facts import AgentResume as AgentResume
 from ._facts import AgentStart as AgentStart
+from ._facts import ApprovalRequest as ApprovalRequest
+from ._facts import ApprovalResolved as ApprovalResolved
+from ._facts import ConfigChange as ConfigChange
 from ._facts import Custom as Custom
 from ._facts import Fact as Fact
+from ._facts import InputRequest as InputRequest
+from ._facts import InputResolved as InputResolved
 from ._facts import MessageDelivered as MessageDelivered
 from ._facts import MessageEnd as MessageEnd
 from ._facts import MessageQueued as MessageQueued
 from ._facts import ModelCallEnd as ModelCallEnd
 from ._facts import ModelCallFailed as ModelCallFailed
 from ._facts import Place as Place
+from ._facts import Request as Request
+from ._facts import Rewind as Rewind
 from ._facts import StopReason as StopReason
 from ._facts import ToolExecutionEnd as ToolExecutionEnd
 from ._facts import ToolExecutionStart as ToolExecutionStart
 from ._facts import TurnEnd as TurnEnd
 from ._facts import TurnEndReason as TurnEndReason
 from ._facts import TurnStart as TurnStart
+from ._facts import Verdict as Verdict
 from ._kernel._announcer import OnListenerError as OnListenerError
+from ._kernel._live import SessionState as SessionState
 from ._kernel._result import RunResult as RunResult
 from ._kernel._run import Run as Run
 from ._kernel._subscription import Subscription as Subscription
@@ -103,18 +118,26 @@ from ._options import QueueMode as QueueMode
 from ._options import Retry as Retry
 from ._options import Sampling as Sampling
 from ._options import ToolChoice as ToolChoice
+from ._ports import Allow as Allow
+from ._ports import ApprovalHandler as ApprovalHandler
 from ._ports import Codec as Codec
 from ._ports import Decoded as Decoded
+from ._ports import Deny as Deny
 from ._ports import Dispatcher as Dispatcher
 from ._ports import Emit as Emit
+from ._ports import InputHandler as InputHandler
 from ._ports import Listener as Listener
 from ._ports import ModelProvider as ModelProvider
 from ._ports import PreparedCall as PreparedCall
+from ._ports import SessionInfo as SessionInfo
 from ._ports import SessionStore as SessionStore
+from ._ports import Suspend as Suspend
 from ._ports import ToolContext as ToolContext
 from ._ports import Wire as Wire
 from ._ports import WireRequest as WireRequest
 from ._ports import WireResponse as WireResponse
+from ._session import OnBusy as OnBusy
+from ._session import Session as Session
 from ._written import read_fact as read_fact
 from ._written import write_fact as write_fact
 from .tools import Tool as Tool
@@ -125,16 +148,24 @@ __all__ = [
     "Agent",
     "AgentEnd",
     "AgentError",
+    "AgentResume",
     "AgentStart",
+    "Allow",
+    "Answer",
+    "ApprovalHandler",
+    "ApprovalRequest",
+    "ApprovalResolved",
     "Block",
     "CallChunk",
     "CallModel",
     "CallTool",
     "Codec",
+    "ConfigChange",
     "ConfigError",
     "Custom",
     "CustomBlock",
     "Decoded",
+    "Deny",
     "Diagnostic",
     "DiagnosticCode",
     "Dispatcher",
@@ -151,7 +182,11 @@ __all__ = [
     "HookContext",
     "HookFailed",
     "Image",
+    "InputHandler",
+    "InputRequest",
+    "InputResolved",
     "InternalError",
+    "InvalidAnswer",
     "Limits",
     "Listener",
     "ListenerFailed",
@@ -170,7 +205,9 @@ __all__ = [
     "ModelRequest",
     "NativeBlock",
     "NativeChunk",
+    "NotResumable",
     "Observation",
+    "OnBusy",
     "OnListenerError",
     "Origin",
     "OutputError",
@@ -184,23 +221,31 @@ __all__ = [
     "ReasoningChunk",
     "ReasoningDelta",
     "Replace",
+    "Request",
     "RequestError",
     "ResultStatus",
     "Retry",
     "RetryScheduled",
+    "Rewind",
     "Role",
     "Run",
     "RunCancelled",
     "RunEnded",
     "RunResult",
     "Sampling",
+    "Session",
+    "SessionBusy",
+    "SessionClosed",
     "SessionConflict",
     "SessionCorrupt",
+    "SessionInfo",
+    "SessionState",
     "SessionStore",
     "Snapshot",
     "StopReason",
     "StoreFailed",
     "Subscription",
+    "Suspend",
     "Text",
     "TextChunk",
     "TextDelta",
@@ -221,6 +266,7 @@ __all__ = [
     "TurnStart",
     "Usage",
     "UsageReport",
+    "Verdict",
     "Wire",
     "WireRequest",
     "WireResponse",

@@ -11,13 +11,19 @@ import attrs
 from ._core._transcript import admit, as_messages
 from ._errors import ConfigError
 from ._kernel._config import KernelConfig
+from ._kernel._host import OneRun
+from ._kernel._journal import Journal
+from ._kernel._limited import check_tool_choice, check_whole, limited
+from ._kernel._opening import Prompt
 from ._kernel._result import RunResult
 from ._kernel._run import Run
 from ._messages import Message
 from ._middleware import Middleware
 from ._options import Limits, QueueMode, Retry, Sampling, ToolChoice
-from ._ports import Codec, Dispatcher, Listener, ModelProvider, SessionStore
+from ._ports import ApprovalHandler, Codec, Dispatcher, InputHandler, Listener, ModelProvider, SessionStore
+from ._session import OnBusy, Session
 from .codecs import NativeCodec
+from .permissions import Gate
 from .tools import LocalDispatcher, Tool
 
 __all__ = ["Agent"]
@@ -43,6 +49,10 @@ class Agent:
     system: str | None = attrs.field(default=None, kw_only=True)
     codec: Codec = attrs.field(factory=NativeCodec, kw_only=True)
     middleware: Sequence[Middleware] = attrs.field(default=(), kw_only=True)
+    approval: ApprovalHandler | None = attrs.field(default=None, kw_only=True)
+    """Who is asked before a tool with ``requires_approval`` runs; ``None``: such calls are denied."""
+    input: InputHandler | None = attrs.field(default=None, kw_only=True)
+    """Who answers what tools ask with ``ctx.ask``."""
     store: SessionStore | None = attrs.field(default=None, kw_only=True)
     """``None``: a volatile log that dies with its run."""
     max_turns: int = attrs.field(default=50, kw_only=True)
@@ -71,14 +81,14 @@ class Agent:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         dispatcher = self.dispatcher if self.dispatcher is not None else LocalDispatcher(self.tools)
         known = {spec.name for spec in dispatcher.specs}
-        self._check_tool_choice(self.tool_choice, known)
+        check_tool_choice(self.tool_choice, known)
         config = KernelConfig(
             model=self.model,
             dispatcher=dispatcher,
             codec=self.codec,
             ids=self.ids,
             system=self.system,
-            middleware=tuple(self.middleware),
+            middleware=self._gated(),
             limits=Limits(self.max_turns, self.max_decode_retries, self.steering, self.follow_up, self.tool_choice),
             max_parallel_tools=self.max_parallel_tools,
             retry=self.retry,
@@ -87,8 +97,17 @@ class Agent:
             settle_timeout=self.settle_timeout,
             listeners=tuple(self.listeners),
             store=self.store,
+            input=self.input,
+            can_ask=self.approval is not None or self.input is not None,
         )
         object.__setattr__(self, "_kernel", config)
+
+    def _gated(self) -> tuple[Middleware, ...]:
+        """The middleware, with the gate behind it if a call may need a permission."""
+        needs = any(tool.requires_approval for tool in self.tools) or self.dispatcher is not None
+        if self.approval is None and not needs:
+            return tuple(self.middleware)
+        return (*self.middleware, Gate(self.approval))
 
     # --- running -------------------------------------------------------------------------------------
 
@@ -113,19 +132,13 @@ class Agent:
           RequestError: the input is not a conversation that a model could answer.
           ConfigError: an option cannot be used.
         """
-        config = self._kernel
-        if max_turns is not None or tool_choice is not None:
-            limits = config.limits
-            if max_turns is not None:
-                _whole("max_turns", max_turns, 1)
-                limits = attrs.evolve(limits, max_turns=max_turns)
-            if tool_choice is not None:
-                self._check_tool_choice(tool_choice, {spec.name for spec in config.dispatcher.specs})
-                limits = attrs.evolve(limits, tool_choice=tool_choice)
-            config = attrs.evolve(config, limits=limits)
+        config = limited(self._kernel, max_turns, tool_choice)
         if session is not None and self.store is None:
             raise ConfigError("session: a session needs a store, and this agent has none")
-        return Run(config, admit(as_messages(input)), session)
+        opening = Prompt(admit(as_messages(input)))
+        run_id = config.ids()
+        journal = Journal(run_id if session is None else session, config.store, run_id)
+        return Run(config, run_id, opening, OneRun(journal, config.listeners, keeps=session is not None))
 
     async def send(
         self,
@@ -144,6 +157,24 @@ class Agent:
         async with run:
             pass
         return run.result
+
+    def session(self, id: str | None = None, *, on_busy: OnBusy = "refuse") -> Session:
+        """A session of this agent, to be entered with ``async with``: one log, and any number of runs.
+
+        Args:
+          id: of the session in the agent's store, new or not; ``None``: a new one.  Without a store the log
+            dies with the session.
+          on_busy: what a prompt does while a run is under way: be refused with ``SESSION_BUSY``, or wait for
+            its turn, first come, first served.
+
+        Raises:
+          ConfigError: an argument cannot be used.
+        """
+        if id is not None and (not isinstance(cast("object", id), str) or not id):
+            raise ConfigError(f"id: expected a text that is not empty, got {id!r}")
+        if on_busy not in ("refuse", "queue"):
+            raise ConfigError(f"on_busy: expected 'refuse' or 'queue', got {on_busy!r}")
+        return Session(self._kernel, id if id is not None else self.ids(), on_busy)
 
     def replace(self, **changes: Any) -> Agent:  # Any: the options differ in type
         """Another agent, with some options changed.
@@ -175,9 +206,9 @@ class Agent:
         _expect("name", self.name, str)
         if not callable(self.ids):
             raise ConfigError(f"ids: expected a callable that makes ids, got {_kind(self.ids)}")
-        _whole("max_turns", self.max_turns, 1)
-        _whole("max_parallel_tools", self.max_parallel_tools, 1)
-        _whole("max_decode_retries", self.max_decode_retries, 0)
+        check_whole("max_turns", self.max_turns, 1)
+        check_whole("max_parallel_tools", self.max_parallel_tools, 1)
+        check_whole("max_decode_retries", self.max_decode_retries, 0)
         for name in ("steering", "follow_up"):
             if getattr(self, name) not in ("one", "all"):
                 raise ConfigError(f"{name}: expected 'one' or 'all', got {getattr(self, name)!r}")
@@ -186,17 +217,9 @@ class Agent:
         _expect("retry", self.retry, Retry)
         _expect("sampling", self.sampling, Sampling)
         _expect_all("listeners", self.listeners, Callable)
-
-    @staticmethod
-    def _check_tool_choice(choice: object, known: set[str]) -> None:
-        if choice in ("auto", "none"):
-            return
-        if choice == "required":
-            if not known:
-                raise ConfigError("tool_choice: 'required' needs a tool, and the agent has none")
-        elif choice not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise ConfigError(f"tool_choice: expected auto, none, required or a tool's name ({names}), got {choice!r}")
+        for name in ("approval", "input"):
+            if getattr(self, name) is not None:
+                _expect(name, getattr(self, name), Callable)
 
 
 def _expect(name: str, value: object, kind: Any) -> None:  # Any: a class or a protocol
@@ -218,8 +241,3 @@ def _is_seconds(value: object) -> bool:
 
 def _kind(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name}: expected a whole number >= {least}, got {value!r}")

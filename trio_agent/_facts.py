@@ -13,22 +13,30 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import attrs
 
 from ._errors import Failure
-from ._messages import Message, Origin, ToolResult
+from ._messages import Message, Origin, ToolCall, ToolResult
 from ._model import NO_USAGE, Usage
 from ._options import Effect, Limits
 
 __all__ = [
     "AbortRequested",
     "AgentEnd",
+    "AgentResume",
     "AgentStart",
+    "ApprovalRequest",
+    "ApprovalResolved",
+    "ConfigChange",
     "Custom",
     "Fact",
+    "InputRequest",
+    "InputResolved",
     "MessageDelivered",
     "MessageEnd",
     "MessageQueued",
     "ModelCallEnd",
     "ModelCallFailed",
     "Place",
+    "Request",
+    "Rewind",
     "Stamped",
     "StopReason",
     "ToolExecutionEnd",
@@ -36,19 +44,25 @@ __all__ = [
     "TurnEnd",
     "TurnEndReason",
     "TurnStart",
+    "Verdict",
     "kind_of",
     "stamp",
 ]
 
 TurnEndReason: TypeAlias = Literal[
-    "stop", "tool_use", "length", "refusal", "error", "aborted", "cancelled", "interrupted"
+    "stop", "tool_use", "length", "refusal", "error", "aborted", "cancelled", "interrupted", "suspended"
 ]
-"""Why a turn ended.  ``aborted``, ``cancelled``, ``interrupted`` only if something of it was cut or not run."""
+"""Why a turn ended.  ``aborted``, ``cancelled``, ``interrupted`` only if something of it was cut or not run;
+``suspended``: calls of it wait for a person's answer, and have no result yet."""
 
 StopReason: TypeAlias = Literal[
-    "stop", "length", "refusal", "max_turns", "aborted", "cancelled", "interrupted", "error"
+    "stop", "length", "refusal", "max_turns", "aborted", "cancelled", "interrupted", "suspended", "error"
 ]
-"""Why a run ended.  ``interrupted``: a crash cut it, and a later prompt settled it."""
+"""Why a run ended.  ``interrupted``: a crash cut it, and a later prompt settled it.  ``suspended``: it waits
+for answers, and ``resume`` goes on with them."""
+
+Verdict: TypeAlias = Literal["allow", "deny", "suspend"]
+"""How an approval was answered.  ``suspend``: later, and perhaps to another process."""
 
 
 @attrs.frozen
@@ -124,6 +138,16 @@ class AgentStart(Stamped):
     context_window: int | None = None
     delivered: tuple[str, ...] = ()
     """Ids of queued messages that an earlier run left; they stand before the input."""
+    resumes: str | None = None
+    """The suspended run whose calls this one runs, with the ledger of that one."""
+
+
+@attrs.frozen
+class AgentResume(Stamped):
+    """A run that a crash had cut goes on, under its id.
+
+    Calls that had started and have no end are settled now, or start again if their effect allows it.
+    """
 
 
 @attrs.frozen
@@ -192,6 +216,78 @@ class ToolExecutionEnd(Stamped):
 
 
 @attrs.frozen
+class ApprovalRequest(Stamped):
+    """A call waits for a person's permission."""
+
+    call_id: str
+    index: int
+    """Place of the call in its message."""
+    name: str
+    """Of the tool."""
+    arguments: str
+    """The input that would be run, as JSON text: an answer holds for this input only."""
+    reason: str = ""
+    """Why somebody must be asked."""
+
+    @property
+    def input(self) -> dict[str, Any]:  # Any: JSON
+        """A fresh copy of the input."""
+        return ToolCall(self.call_id, self.name, self.arguments).input
+
+
+@attrs.frozen
+class ApprovalResolved(Stamped):
+    """The wait for a permission is over."""
+
+    call_id: str
+    index: int
+    verdict: Verdict
+    reason: str = ""
+
+
+@attrs.frozen
+class InputRequest(Stamped):
+    """A running call asks a person something."""
+
+    call_id: str
+    index: int
+    """Place of the call in its message."""
+    number: int
+    """Of the question among those of its call, from 1."""
+    question: str
+
+
+@attrs.frozen
+class InputResolved(Stamped):
+    """The wait for an answer is over."""
+
+    call_id: str
+    index: int
+    number: int
+    answer: str | None
+    """``None``: it will come later, and the call was cut; it runs again from its start."""
+
+
+@attrs.frozen
+class ConfigChange(Stamped):
+    """A session was configured anew, from the next turn on; these hold then."""
+
+    model: str
+    """The model's name."""
+    system: str | None
+    tools: tuple[str, ...]
+    """The tools' names."""
+    reasoning: str | None
+
+
+@attrs.frozen
+class Rewind(Stamped):
+    """The conversation goes on from where it was behind fact ``to``.  The log is never cut."""
+
+    to: int
+
+
+@attrs.frozen
 class Custom(Stamped):
     """What a tool or a middleware wants to be remembered or seen."""
 
@@ -246,14 +342,24 @@ class AgentEnd(Stamped):
     error: Failure | None = None
 
 
+Request: TypeAlias = ApprovalRequest | InputRequest
+"""What a person is asked."""
+
 Fact: TypeAlias = (
     AgentStart
+    | AgentResume
     | TurnStart
     | ModelCallFailed
     | ModelCallEnd
     | MessageEnd
     | ToolExecutionStart
     | ToolExecutionEnd
+    | ApprovalRequest
+    | ApprovalResolved
+    | InputRequest
+    | InputResolved
+    | ConfigChange
+    | Rewind
     | Custom
     | MessageQueued
     | MessageDelivered

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from ._facts import AbortRequested, StopReason
+from ._facts import AbortRequested, Request, StopReason
 from ._messages import Message, ToolCall, ToolResult
 from ._model import ModelRequest, Usage
-from ._ports import Emit, PreparedCall
+from ._ports import Allow, ApprovalHandler, Deny, Emit, PreparedCall, Suspend
 
 __all__ = ["Block", "CallModel", "CallTool", "HookContext", "Middleware", "Replace", "Snapshot"]
 
@@ -45,6 +45,8 @@ class Snapshot:
     """The strongest abort asked for."""
     stop_reason: StopReason | None
     """Of the latest run that ended."""
+    requests: tuple[Request, ...]
+    """What a person was asked, and has not answered yet, in the order of the calls."""
 
 
 @attrs.frozen
@@ -98,6 +100,17 @@ class HookContext(Protocol):
         """
         ...
 
+    async def approval(
+        self, call: PreparedCall, handler: ApprovalHandler | None, reason: str = ""
+    ) -> Allow | Deny | Suspend:
+        """Ask whether ``call`` may run: the facts, the wait and what was answered before.  A checkpoint.
+
+        Only inside of ``before_tool_call``; hand on what it says.  An answer that the log has for the same input
+        stands, and nobody is asked again.  Without a handler a call is denied, or stays suspended if it was.
+        Any abort ends the wait, and then the call is ``not_run``.
+        """
+        ...
+
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
         """Ask the run's model something of one's own, with the kernel's retry; its usage counts.
 
@@ -140,8 +153,12 @@ class Middleware:
         """
         await call_next(request, emit)
 
-    async def before_tool_call(self, ctx: HookContext, call: PreparedCall) -> Block | Replace | None:
-        """In preparation, after validation.  After a raise the call is denied: the gate stays closed."""
+    async def before_tool_call(self, ctx: HookContext, call: PreparedCall) -> Block | Replace | Suspend | None:
+        """In preparation, after validation.  After a raise the call is denied: the gate stays closed.
+
+        ``Suspend`` leaves the call to a person who will answer later, by ``resume``; an answer that the log has
+        already stands, and the next hook is asked.
+        """
         return None
 
     async def wrap_tool_call(self, ctx: HookContext, call: PreparedCall, call_next: CallTool) -> ToolResult:

@@ -13,21 +13,26 @@ import attrs
 
 from ._errors import ErrorCode, ProviderError
 from ._events import Event
-from ._facts import Fact
+from ._facts import ApprovalRequest, Fact, InputRequest
 from ._messages import Message, ToolCall, ToolResult
 from ._model import ModelChunk, ModelRequest, ToolSpec
 from ._options import Effect
 
 __all__ = [
+    "Allow",
+    "ApprovalHandler",
     "Codec",
     "Decoded",
+    "Deny",
     "Dispatcher",
     "Emit",
+    "InputHandler",
     "Listener",
     "ModelProvider",
     "PreparedCall",
     "SessionInfo",
     "SessionStore",
+    "Suspend",
     "ToolContext",
     "Wire",
     "WireRequest",
@@ -40,6 +45,32 @@ Emit: TypeAlias = Callable[[ModelChunk], None]
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 """Called with each event in order, in the announcer's task.  It may await; it delays what is shown and
 never what is written.  ``steer`` works inside; waiting for the run does not (``RuntimeError``)."""
+
+
+@attrs.frozen
+class Allow:
+    """Run the call."""
+
+
+@attrs.frozen
+class Deny:
+    """Do not run the call; the model reads ``reason``."""
+
+    reason: str = ""
+
+
+@attrs.frozen
+class Suspend:
+    """The answer will come later: the rest of the turn runs, the run ends ``suspended``, and ``resume`` goes on."""
+
+
+ApprovalHandler: TypeAlias = Callable[[ApprovalRequest], Awaitable[Allow | Deny | Suspend]]
+"""Asks a person for a permission.  Called in the loop's task, one request at a time; what it raises denies.
+An abort cancels it."""
+
+InputHandler: TypeAlias = Callable[[InputRequest], Awaitable[str | Suspend]]
+"""Asks a person a tool's question.  Called in the task of the tool; what it raises is raised in the tool.
+An abort cancels it."""
 
 
 @runtime_checkable
@@ -165,6 +196,8 @@ class PreparedCall:
     """Seconds."""
     terminal: bool = False
     """If it ends ok, the run stops after this turn."""
+    requires_approval: bool = False
+    """A person must allow it."""
     payload: Any = None  # Any: the dispatcher's own; nobody else looks at it
 
     @property
@@ -208,6 +241,22 @@ class ToolContext(Protocol):
 
         Raises:
           ValueError: it is not.
+        """
+        ...
+
+    async def ask(self, question: str) -> str:
+        """Ask a person, through the agent's option ``input``, and log question and answer.  A checkpoint.
+
+        When the call is run again after a suspension or a crash, the answers that were given then are given
+        again, in order.  If the answer will come later (``Suspend``), the call is cut here, and runs again from
+        its start; so that is only for calls with the effect ``idempotent`` or ``pure``.  In a synchronous tool,
+        which has a thread: ``trio.from_thread.run(ctx.ask, question)``.
+
+        Raises:
+          ConfigError: the agent has no option ``input``.
+          RunCancelled: the run was aborted meanwhile.
+          NotResumable: the answer will come later, and the call's effect is ``once``.
+          RunEnded: the call has ended.
         """
         ...
 

@@ -9,9 +9,10 @@ import base64
 import functools
 import json
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-from ._errors import SessionCorrupt
+from ._errors import SessionCorrupt, StoreFailed
 from ._facts import Fact, Place, kind_of, stamp
 from ._messages import Block, ResultBlock
 
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA_VERSION", "read_fact", "write_fact"]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""What this version writes.  A new kind or field is a new version too: older readers could not read it."""
+
+_UPCASTERS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    1: lambda record: record,  # version 2 has kinds and fields that 1 had not, and every field has a default
+}
+"""By version: what makes of a record one of the next version."""
 
 _FACTS: Final[dict[str, type[Fact]]] = {kind_of(cls): cls for cls in get_args(Fact)}
 
@@ -64,21 +71,36 @@ def read_fact(text: str) -> Fact:
     """The fact that a line says.
 
     Raises:
-      SessionCorrupt: the line is not a fact that this version can read; the message says why.
+      SessionCorrupt: the line is not a fact; the message says why.
+      StoreFailed: a newer version of this package has written it.
     """
     try:
         record = cast("dict[str, Any]", json.loads(text))
-        version = record["v"]
-        if version != SCHEMA_VERSION:
-            raise SessionCorrupt(f"a record has schema version {version!r}; this version reads {SCHEMA_VERSION}")
+        record = _upcast(record)
         kind = record["kind"]
         if kind not in _FACTS:
             raise SessionCorrupt(f"a record has the unknown kind {kind!r}")
         fact: Fact = _converter().structure(record["data"], _FACTS[kind])
-        place = Place(str(record["run"]), int(record["turn"]), tuple(record.get("path", ())), str(record.get("journal", "")))
+        place = Place(
+            str(record["run"]), int(record["turn"]), tuple(record.get("path", ())), str(record.get("journal", ""))
+        )
         stamp(fact, int(record["seq"]), float(record["time"]), place)
-    except SessionCorrupt:
+    except StoreFailed:  # a SessionCorrupt is one, too
         raise
     except Exception as error:  # cattrs raises whatever the value's own code raises
         raise SessionCorrupt(f"a record cannot be read: {type(error).__name__}: {error}") from error
     return fact
+
+
+def _upcast(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as the present version would have written it."""
+    version = record["v"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise SessionCorrupt(f"a record has the schema version {version!r}; expected a whole number from 1 on")
+    if version > SCHEMA_VERSION:
+        raise StoreFailed(
+            f"a record was written by a newer version: its schema is {version}, and this one reads up to {SCHEMA_VERSION}"
+        )
+    for older in range(version, SCHEMA_VERSION):
+        record = _UPCASTERS[older](record)
+    return record

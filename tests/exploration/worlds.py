@@ -18,7 +18,6 @@ from trio_agent import (
     Middleware,
     PreparedCall,
     Retry,
-    SessionConflict,
     Tool,
     ToolContext,
     ToolExecutionStart,
@@ -26,6 +25,7 @@ from trio_agent import (
     TurnStart,
     tool,
 )
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing import RunWorld, ScriptedModel, call, calls, cut, fail, say
 
 # ------------------------------------------------------------------------------------------ tools
@@ -122,25 +122,16 @@ TOOLS: Sequence[Tool] = (
 # -------------------------------------------------------------------------------- stores, hooks, listeners
 
 
-@attrs.define
-class SlowStore:
+@attrs.define(eq=False)
+class SlowStore(MemoryStore):
     """A log in memory whose appends take time."""
 
     delay: float = 0.01
-    sessions: dict[str, list[Fact]] = attrs.field(factory=dict[str, list[Fact]])
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
         written = list(facts)
         await trio.sleep(self.delay)
-        log = self.sessions.setdefault(session, [])
-        if expected_head != len(log):
-            raise SessionConflict(f"expected head {expected_head}, it is {len(log)}")
-        log.extend(written)
-        return len(log)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.sessions.get(session, [])[after:]
+        return await super().append(session, written, expected_head=expected_head)
 
 
 class Slowly(Middleware):

@@ -22,6 +22,7 @@ import attrs
 import trio
 import trio.testing
 
+from tests.one_log import OneLog
 from tests.scenarios.stage import living_tasks
 from trio_agent import (
     Agent,
@@ -67,26 +68,18 @@ async def line() -> None:
     await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
 
 
-@attrs.define
-class Store:
+@attrs.define(eq=False)
+class Store(OneLog):
     """A log in memory whose commits take a step each."""
 
-    facts: list[Fact] = attrs.field(factory=list[Fact])
     slow_at: str | None = None
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        assert expected_head == len(self.facts)
         if any(fact.kind == self.slow_at for fact in facts):
             self.slow_at = None
             QUIET.append("ready+")
             await line()
-        await trio.lowlevel.checkpoint()
-        self.facts.extend(facts)
-        return len(self.facts)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.facts[after:]
+        return await super().append(session, facts, expected_head=expected_head)
 
 
 class Again(Middleware):

@@ -18,7 +18,7 @@ import trio.testing
 
 import trio_agent
 from tests.hostile.interrupted import PHASES
-from tests.scenarios.stage import Bench, MemoryStore
+from tests.scenarios.stage import Bench, SceneStore
 from trio_agent import Agent, Event, Fact, Message, Retry, Run, ToolExecutionEnd, read_fact
 from trio_agent._core._state import State, fold
 from trio_agent.testing import ScriptedModel, call, calls, check_history, check_order, fail, say
@@ -201,7 +201,7 @@ async def listen(event: Event) -> None:
 class World:
     """A run that uses most of the kernel."""
 
-    store: MemoryStore | None
+    store: SceneStore | None
     bench: Bench = attrs.field(factory=Bench)
     run: Run | None = None
 
@@ -237,7 +237,7 @@ class World:
 
 
 def interrupted_at(at: int, durable: bool) -> tuple[Interrupter, World, BaseException | None]:
-    world, interrupter = World(MemoryStore() if durable else None), Interrupter(at)
+    world, interrupter = World(SceneStore() if durable else None), Interrupter(at)
     before = sys.gettrace()
     raised: BaseException | None = None
     sys.settrace(interrupter)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, get_args
 import attrs
 import trio
 
+from tests.one_log import OneLog
 from trio_agent import (
     AbortRequested,
     Agent,
@@ -238,7 +239,7 @@ def results(watched: Watched) -> list[ToolResult]:
 
 
 @attrs.define(eq=False)
-class FakeStore:
+class FakeStore(OneLog):
     """A log in memory, of one session, that can be slow, fail or hang."""
 
     delay: float = 0
@@ -252,7 +253,6 @@ class FakeStore:
     """... after it has written."""
     hang_at: int = 0
     """The append with this number never returns."""
-    facts: list[Fact] = attrs.field(factory=list)
     batches: list[list[str]] = attrs.field(factory=list)
     """What each append that succeeded wrote, told."""
     times: list[float] = attrs.field(factory=list)
@@ -271,20 +271,17 @@ class FakeStore:
         if fails and not self.takes_effect:
             self.failed = True
             raise self.error()
-        if expected_head != len(self.facts):
+        try:
+            head = await super().append(session, facts, expected_head=expected_head)
+        except SessionConflict:
             self.failed = True
-            raise SessionConflict(f"expected head {expected_head}, it is {len(self.facts)}")
-        self.facts.extend(facts)
+            raise
         self.batches.append(tale(facts))
         self.times.append(trio.current_time())
         if fails:
             self.failed = True
             raise self.error()
-        return len(self.facts)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.facts[after:]
+        return head
 
 
 # -------------------------------------------------------------------------------- listeners and tools

@@ -271,7 +271,7 @@ async def test_a_log_that_cannot_be_read_is_an_error_of_whoever_enters(
     autojump_clock: MockClock, error: Exception
 ) -> None:
     class Unreadable(FakeStore):
-        async def read(self, session: str, *, after: int = 0) -> Any:
+        async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Any:
             raise error
 
     run = an_agent(Unreadable()).run("go", session="s")
@@ -303,7 +303,8 @@ class SlowToWrite:
 
     def __init__(self, store: FakeStore) -> None:
         self.store = store
-        self.read = store.read
+        self.read, self.head, self.list = store.read, store.head, store.list
+        self.delete, self.fork = store.delete, store.fork
 
     async def append(self, session: str, facts: Any, *, expected_head: int) -> int:
         await trio.sleep(5)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import trio
 
-from tests.scenarios.stage import HANG, Bench, MemoryStore, Scene
+from tests.scenarios.stage import HANG, Bench, Scene, SceneStore
 from trio_agent import Agent, Message, ModelRequest
 from trio_agent.testing import ScriptedModel, call, check_order
 
@@ -19,8 +19,8 @@ WAYS = ["as input", "in its session"]
 SESSION = "s"
 
 
-def store_for(way: str) -> MemoryStore | None:
-    return None if way == "as input" else MemoryStore()
+def store_for(way: str) -> SceneStore | None:
+    return None if way == "as input" else SceneStore()
 
 
 async def go_on(scene: Scene, way: str) -> ModelRequest:
@@ -36,7 +36,7 @@ async def go_on(scene: Scene, way: str) -> ModelRequest:
             result = await again.send([*scene.result.messages, Message("user", "and now?")])
         else:
             store = scene.agent.store
-            assert isinstance(store, MemoryStore)
+            assert isinstance(store, SceneStore)
             before = list(store.facts)
             again = Agent(model, tools=[bench.ok], store=store)
             result = await again.send("and now?", session=SESSION)

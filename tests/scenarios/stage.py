@@ -13,6 +13,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from tests.one_log import OneLog
 from trio_agent import (
     Agent,
     Event,
@@ -20,7 +21,6 @@ from trio_agent import (
     Message,
     Run,
     RunResult,
-    SessionConflict,
     Subscription,
     ToolContext,
     ToolExecutionEnd,
@@ -32,7 +32,7 @@ from trio_agent import (
 )
 from trio_agent.testing import EventOrder, ScriptedModel, check_order
 
-__all__ = ["HANG", "Bench", "MemoryStore", "Scene", "living_tasks", "until"]
+__all__ = ["HANG", "Bench", "Scene", "SceneStore", "living_tasks", "until"]
 
 HANG = 100_000
 """Virtual seconds after which a scenario is taken for hung; more than any of them lasts."""
@@ -110,25 +110,17 @@ def _never(fact: Fact) -> bool:
     return False
 
 
-@attrs.define
-class MemoryStore:
+@attrs.define(eq=False)
+class SceneStore(OneLog):
     """A log in memory; its disk is full when it shall hold a fact that ``fails_on`` is true of."""
 
-    facts: list[Fact] = attrs.field(factory=list[Fact])
     fails_on: Callable[[Fact], bool] = _never
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        await trio.lowlevel.checkpoint()
-        if expected_head != len(self.facts):
-            raise SessionConflict(f"expected head {expected_head}, it is {len(self.facts)}")
         if any(map(self.fails_on, facts)):
+            await trio.lowlevel.checkpoint()
             raise OSError("the disk is full")
-        self.facts.extend(facts)
-        return len(self.facts)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.facts[after:]
+        return await super().append(session, facts, expected_head=expected_head)
 
 
 @attrs.define(eq=False)
@@ -208,7 +200,7 @@ class Scene:
     def _check(self) -> None:
         assert self.run is not None
         store = self.agent.store
-        self.log = store.facts if isinstance(store, MemoryStore) else self.run.log
+        self.log = store.facts if isinstance(store, SceneStore) else self.run.log
         check_order(self.events)
         if store is None or self.log[-1].kind == "agent_end":
             check_order(self.log, facts_only=True)

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from tests.scenarios.cutting import HOWS, after, cut
 from tests.scenarios.going_on import SESSION, WAYS, go_on, pairs, roles, store_for
-from tests.scenarios.stage import HANG, Bench, MemoryStore, Scene
+from tests.scenarios.stage import HANG, Bench, Scene, SceneStore
 from trio_agent import (
     Agent,
     Block,
@@ -164,14 +164,14 @@ def test_at_whatever_step_it_was_cut_the_history_says_what_happened_and_takes_a_
 
 async def whole_log(*answers: Answer | str) -> list[Fact]:
     """The log of a run that nothing disturbed."""
-    bench, store = Bench(), MemoryStore()
+    bench, store = Bench(), SceneStore()
     await Scene(Agent(ScriptedModel(*answers), tools=[bench.ok], store=store)).play()
     return store.facts
 
 
-def reopened(facts: Sequence[Fact]) -> MemoryStore:
+def reopened(facts: Sequence[Fact]) -> SceneStore:
     """What another process reads of a log."""
-    return MemoryStore([read_fact(write_fact(fact)) for fact in facts])
+    return SceneStore([read_fact(write_fact(fact)) for fact in facts])
 
 
 async def test_wherever_a_crash_has_cut_the_log_the_next_prompt_repairs_it_behind_its_end(

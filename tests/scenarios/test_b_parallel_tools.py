@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from tests.scenarios.batches import batch
 from tests.scenarios.cutting import HOWS, after, cut
-from tests.scenarios.stage import Bench, MemoryStore, Scene
+from tests.scenarios.stage import Bench, Scene, SceneStore
 from trio_agent import (
     Agent,
     Block,
@@ -121,7 +121,7 @@ def is_end_of_4(fact: Fact) -> bool:
         ({"tools": [fatal]}, "TOOL_FAILED"),
         ({"tools": [Bench().ok], "middleware": [FailsInWrapper()]}, "TOOL_FAILED"),
         ({"tools": [Bench().ok], "listeners": [failing_listener]}, "LISTENER_FAILED"),
-        ({"tools": [Bench().ok], "store": MemoryStore(fails_on=is_end_of_4)}, "STORE_FAILED"),
+        ({"tools": [Bench().ok], "store": SceneStore(fails_on=is_end_of_4)}, "STORE_FAILED"),
     ],
     ids=["a tool", "a wrapper", "a listener", "the store"],
 )

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import trio_agent
-from tests.scenarios.stage import MemoryStore
+from tests.scenarios.stage import SceneStore
 from trio_agent import Agent
 from trio_agent.testing import ScriptedModel
 
@@ -64,9 +64,9 @@ def test_without_asyncio_the_tests_pass() -> None:
     assert " passed" in without_asyncio("pytest", "-q", *plugins, *FAST)
 
 
-@pytest.mark.parametrize("store", [None, MemoryStore()], ids=["volatile", "durable"])
+@pytest.mark.parametrize("store", [None, SceneStore()], ids=["volatile", "durable"])
 @pytest.mark.parametrize("verb", ["send", "run"])
-def test_a_run_that_is_started_under_asyncio_says_that_it_needs_trio(verb: str, store: MemoryStore | None) -> None:
+def test_a_run_that_is_started_under_asyncio_says_that_it_needs_trio(verb: str, store: SceneStore | None) -> None:
     """B36: clear error if started under asyncio; nothing of the run has happened."""
     model = ScriptedModel("never")
     agent = Agent(model, store=store)

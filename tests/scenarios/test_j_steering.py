@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.scenarios.going_on import SESSION, pairs, roles
-from tests.scenarios.stage import Bench, MemoryStore, Scene
+from tests.scenarios.stage import Bench, Scene, SceneStore
 from trio_agent import (
     Agent,
     AgentStart,
@@ -84,7 +84,7 @@ def _world(durable: bool, mode: Any) -> RunWorld:
 
     batch = calls(call("slow", id="1"), call("slow", id="2"))
     model = ScriptedModel(batch, "Heard.", "Again.", "And again.")
-    store = MemoryStore() if durable else None
+    store = SceneStore() if durable else None
     return RunWorld(Agent(model, tools=[_slow], steering=mode, follow_up=mode, store=store), body=body)
 
 
@@ -101,7 +101,7 @@ def _pending(log: Sequence[Fact]) -> dict[str, str]:
 def _prompt_again(log: Sequence[Fact]) -> None:
     """In a session, what is pending is delivered first, before the prompt's own message."""
     pending = _pending(log)
-    store = MemoryStore([read_fact(write_fact(fact)) for fact in log])
+    store = SceneStore([read_fact(write_fact(fact)) for fact in log])
     model = ScriptedModel("Going on.")
     result = trio.run(lambda: Agent(model, store=store).send("and now?", session=SESSION))
     assert result.stop_reason == "stop"
@@ -324,7 +324,7 @@ SKIPPED: dict[tuple[int, float], list[str]] = {
 """By how many calls run at once and when the steer comes: what becomes of the three."""
 
 
-@pytest.mark.parametrize("store", [None, MemoryStore], ids=["volatile", "durable"])
+@pytest.mark.parametrize("store", [None, SceneStore], ids=["volatile", "durable"])
 @pytest.mark.parametrize("limit_and_moment", SKIPPED, ids=repr)
 async def test_who_asks_for_it_has_the_calls_skipped_with_explicit_results(
     autojump_clock: MockClock, limit_and_moment: tuple[int, float], store: Any

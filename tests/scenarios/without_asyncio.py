@@ -19,7 +19,7 @@ import trio
 
 import trio_agent
 from tests.scenarios.no_asyncio import ASKED
-from tests.scenarios.stage import Bench, MemoryStore
+from tests.scenarios.stage import Bench, SceneStore
 from trio_agent import Agent, Event, ToolContext, read_fact, tool, write_fact
 from trio_agent.providers import OpenAI
 from trio_agent.testing import ModelServer, ScriptedModel, call, calls, say
@@ -55,7 +55,7 @@ async def scripted() -> dict[str, Any]:
     async def listen(event: Event) -> None:
         seen.append(event.kind)
 
-    bench, store = Bench(), MemoryStore()
+    bench, store = Bench(), SceneStore()
     batch = calls(
         call(in_a_thread, place={"name": "Brocken"}, count=2, id="1"),
         call(in_a_thread, place={"height": 1}, id="2"),

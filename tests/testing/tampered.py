@@ -10,6 +10,7 @@ import trio
 
 from trio_agent import Agent, Fact, Message, Retry, SessionConflict, ToolResult, tool
 from trio_agent._facts import Stamped, stamp
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing import RunWorld, ScriptedModel, Trial, call, calls, fail, replay, say
 
 UNTOUCHED: Final = "untouched"
@@ -48,24 +49,17 @@ async def boom() -> str:
     raise LookupError("boom")
 
 
-@attrs.define
-class Store:
+@attrs.define(eq=False)
+class Store(MemoryStore):
     """A log in memory, which may be closed."""
 
-    logs: dict[str, list[Fact]] = attrs.field(factory=dict)
     closed: bool = False
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
         await trio.sleep(0.01)
-        log = self.logs.setdefault(session, [])
-        if self.closed or expected_head != len(log):
+        if self.closed:
             raise SessionConflict("somebody else has written")
-        log.extend(facts)
-        return len(log)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.logs.get(session, [])[after:]
+        return await super().append(session, facts, expected_head=expected_head)
 
 
 async def listen(event: object) -> None:

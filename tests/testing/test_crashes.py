@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import pytest
 import trio
 
-from trio_agent import Agent, Fact, SessionConflict, ToolCall, ToolExecutionStart, tool
+from trio_agent import Agent, Fact, ToolCall, ToolExecutionStart, tool
 from trio_agent._facts import AgentStart, Custom, ToolExecutionEnd, TurnStart, stamp
-from trio_agent._ports import PreparedCall
+from trio_agent._ports import PreparedCall, SessionInfo
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing import (
     CRASH_LAWS,
     BareContext,
@@ -37,35 +37,17 @@ async def work() -> str:
     return "done"
 
 
-@attrs.define
-class Store:
-    """A log in memory."""
-
-    logs: dict[str, list[Fact]] = attrs.field(factory=dict[str, list[Fact]])
-
-    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        await trio.lowlevel.checkpoint()
-        log = self.logs.setdefault(session, [])
-        if expected_head != len(log):
-            raise SessionConflict(f"expected {expected_head}, it is {len(log)}")
-        log.extend(facts)
-        return len(log)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        await trio.lowlevel.checkpoint()
-        return self.logs.get(session, [])[after:]
-
-
-class Losing(Store):
+class Losing(MemoryStore):
     """Reads all but the last fact, and lets somebody write over it."""
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        log = self.logs.get(session, [])
-        self.logs[session] = log[:-1]
-        return log[:-1][after:]
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        log = list(await super().read(session))
+        await self.delete(session)
+        await super().append(session, log[:-1], expected_head=0)
+        return await super().read(session, after=after, limit=limit)
 
 
-class Forgetful(Store):
+class Forgetful(MemoryStore):
     """Does not keep that a call has started."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
@@ -79,7 +61,7 @@ def _forgotten(fact: Fact) -> Fact:
     return note
 
 
-def make(store: Callable[[], Any] = Store, body: Any = None) -> Callable[[], RunWorld]:
+def make(store: Callable[[], Any] = MemoryStore, body: Any = None) -> Callable[[], RunWorld]:
     def world() -> RunWorld:
         script = ScriptedModel(calls(call("work"), call("work")), say("Done."))
         return RunWorld(Agent(script, tools=[work], store=store()), body=body)
@@ -122,9 +104,22 @@ def test_it_works_with_any_store() -> None:
             self.rows += [(session, fact) for fact in facts]
             return expected_head + len(facts)
 
-        async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
+        async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
             await trio.sleep(0.001)
+            assert limit is None
             return tuple(fact for name, fact in self.rows if name == session)[after:]
+
+        async def head(self, session: str) -> int:
+            return len(await self.read(session))
+
+        async def list(self) -> Sequence[SessionInfo]:
+            raise NotImplementedError("no run asks for it")
+
+        async def delete(self, session: str) -> bool:
+            raise NotImplementedError("no run asks for it")
+
+        async def fork(self, session: str, to: str, *, at: int) -> None:
+            raise NotImplementedError("no run asks for it")
 
     explore_crashes(make(Foreign), seeds=2).raise_for_findings()
 

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from trio_agent import Agent, Middleware, tool
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing import (
     Fault,
     InjectedFault,
@@ -195,20 +196,9 @@ async def listen(event: object) -> None: ...
 
 
 def test_the_seams_of_a_run_are_those_of_its_ports() -> None:
-    @attrs.define
-    class Store:
-        facts: list[Any] = attrs.field(factory=list)
-
-        async def append(self, session: str, facts: Any, *, expected_head: int) -> int:
-            self.facts.extend(facts)
-            return len(self.facts)
-
-        async def read(self, session: str, *, after: int = 0) -> Any:
-            return self.facts[after:]
-
     def make() -> RunWorld:
         model = ScriptedModel(call("work"), say("Done."))
-        return RunWorld(Agent(model, tools=[work], store=Store(), middleware=[Hooks()], listeners=[listen]))
+        return RunWorld(Agent(model, tools=[work], store=MemoryStore(), middleware=[Hooks()], listeners=[listen]))
 
     trial = replay("untouched", make, RunWorld.play)
     crossings = trial.world.seams.crossings

@@ -15,7 +15,7 @@ from .._facts import StopReason, TurnEndReason
 from .._messages import Message
 from ._state import State
 
-__all__ = ["CallModel", "Deliver", "Finish", "Repair", "RunTools", "Settle", "Step", "decide"]
+__all__ = ["CallModel", "Deliver", "Finish", "Recover", "Reopen", "Repair", "RunTools", "Settle", "Step", "decide"]
 
 MAX_PAUSES: Final = 10
 """How often one turn calls the model again because it paused."""
@@ -44,6 +44,18 @@ class RunTools:
 
 
 @attrs.frozen
+class Recover:
+    """Answer the calls at these places: a crash has cut them, and they may not run again."""
+
+    indexes: tuple[int, ...]
+
+
+@attrs.frozen
+class Reopen:
+    """Open a turn that goes on with the calls of the one that was suspended."""
+
+
+@attrs.frozen
 class Settle:
     """Complete the open turn: results that are missing, the message of an error, its end."""
 
@@ -58,7 +70,7 @@ class Finish:
     reason: StopReason
 
 
-Step: TypeAlias = Deliver | CallModel | Repair | RunTools | Settle | Finish
+Step: TypeAlias = Deliver | CallModel | Repair | RunTools | Recover | Reopen | Settle | Finish
 
 _CALL_MODEL: Final = CallModel()
 _RUN_TOOLS: Final = RunTools()
@@ -73,8 +85,19 @@ def decide(state: State) -> Step:
     if state.answer is None:
         return _CALL_MODEL if state.abort is None else Settle("aborted")
     if state.missing:
-        return Settle("aborted") if state.no_more_calls else _RUN_TOOLS
+        return _about_calls(state)
     return _after_answer(state, state.answer)
+
+
+def _about_calls(state: State) -> Step:
+    """Calls of the answer have no result yet."""
+    if state.lost:
+        return Recover(tuple(sorted(state.lost)))
+    if state.no_more_calls:
+        return Settle("aborted")
+    if len(state.suspended) == state.missing:
+        return Settle("suspended" if state.abort is None else "aborted")
+    return _RUN_TOOLS
 
 
 def _after_answer(state: State, answer: Message) -> Step:
@@ -107,9 +130,11 @@ def _after_answer(state: State, answer: Message) -> Step:
 
 
 def _between_turns(state: State) -> Step:
+    if state.reopens:
+        return Reopen()
     last = state.last
     if last is not None:
-        if last.reason in ("error", "aborted", "cancelled", "interrupted"):
+        if last.reason in ("error", "aborted", "cancelled", "interrupted", "suspended"):
             return Finish(last.reason)
         if state.abort is None and (last.stop or state.terminal):
             return Finish("stop")

@@ -10,12 +10,18 @@ from .._facts import AgentEnd, Fact, MessageEnd, StopReason, ToolExecutionEnd, T
 from .._messages import Message, ResultStatus, ToolResult
 from ._state import State
 
-__all__ = ["close_run", "close_turn", "next_message_id"]
+__all__ = ["close_calls", "close_run", "close_turn", "next_message_id"]
 
 
 def next_message_id(state: State) -> str:
     """An id for the assistant message that comes next; no other message of the session has it."""
-    return f"{state.run_id}.{state.turn}.{state.attempts + 1}"
+    return _message_id(state, state.turn, state.attempts + 1)
+
+
+def _message_id(state: State, turn: int, attempt: int) -> str:
+    # The process that a crash has ended may have shown the start of a message: its id is not used again.
+    life = f".{state.resumed}" if state.resumed else ""
+    return f"{state.run_id}.{turn}.{attempt}{life}"
 
 
 def close_turn(
@@ -44,17 +50,16 @@ def close_turn(
         number += 1
         answer = None
         facts.append(TurnStart(number))
+    if reason == "suspended" and failure is None:
+        return [TurnEnd(number, reason)]
     natural = None if answer is None else _natural(answer)
     if state.missing:
         natural = None
-        for index, call in enumerate(state.calls):
-            if state.results[index] is None:
-                status: ResultStatus = "not_run" if state.started[index] is None else "interrupted"
-                facts.append(ToolExecutionEnd(ToolResult.of(call.id, status), index, recovered=recovered))
+        facts += close_calls(state, recovered=recovered)
     if failure is not None:
         if answer is None or answer.finish_reason != "error":
             attempt = state.attempts + 1 if state.turn_open else 1
-            message = Message("assistant", (), "error", id=f"{state.run_id}.{number}.{attempt}")
+            message = Message("assistant", (), "error", id=_message_id(state, number, attempt))
             facts.append(MessageEnd(message, error=failure))
         facts.append(TurnEnd(number, "error", stop=stop))
         return facts
@@ -62,6 +67,16 @@ def close_turn(
         reason = natural
     facts.append(TurnEnd(number, reason, stop=stop))
     return facts
+
+
+def close_calls(state: State, *, recovered: bool) -> list[Fact]:
+    """The ends that are owed to calls without a result: cut if they had started, else not run."""
+    ends: list[Fact] = []
+    for index, call in enumerate(state.calls):
+        if state.results[index] is None:
+            status: ResultStatus = "not_run" if state.started[index] is None else "interrupted"
+            ends.append(ToolExecutionEnd(ToolResult.of(call.id, status), index, recovered=recovered))
+    return ends
 
 
 def _natural(answer: Message) -> TurnEndReason | None:

@@ -16,14 +16,22 @@ from .._errors import Failure
 from .._facts import (
     AbortRequested,
     AgentEnd,
+    AgentResume,
     AgentStart,
+    ApprovalRequest,
+    ApprovalResolved,
+    ConfigChange,
     Custom,
     Fact,
+    InputRequest,
+    InputResolved,
     MessageDelivered,
     MessageEnd,
     MessageQueued,
     ModelCallEnd,
     ModelCallFailed,
+    Request,
+    Rewind,
     StopReason,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -50,9 +58,19 @@ class State:
     """Messages accepted and not yet delivered, in order of arrival."""
     call_ids: set[str] = attrs.field(factory=set[str])
     """The ids of all calls that the session has seen."""
+    boundaries: dict[int, int] = attrs.field(factory=dict[int, int])
+    """Behind which facts nothing was under way, and how long the history was there."""
+    answered: dict[str, tuple[str, str]] = attrs.field(factory=dict[str, tuple[str, str]])
+    """By call id: the last answer of a person, and its text."""
+    config: ConfigChange | None = None
+    """What the session was configured to last."""
 
     # --- the run
     run_id: str | None = None
+    latest_run: str = ""
+    """The id of the latest run, also when it is over."""
+    resumed: int = 0
+    """How often the run has gone on after a crash."""
     limits: Limits = Limits()
     run_began: int = 0
     """Length of the transcript when the run began."""
@@ -89,12 +107,38 @@ class State:
     results: list[ToolResult | None] = attrs.field(factory=list[ToolResult | None])
     """One place a call."""
     missing: int = 0
-    """How many calls have no result yet."""
+    """How many calls have no result yet; also between runs, if they are suspended."""
+    reopens: bool = False
+    """The run's first turn goes on with the calls of the one that was suspended."""
+    lost: set[int] = attrs.field(factory=set[int])
+    """Calls that a crash has cut, and that may not run again."""
+    asked: dict[int, Request] = attrs.field(factory=dict[int, Request])
+    """By place of the call: what a person was asked last."""
+    verdicts: dict[int, ApprovalResolved] = attrs.field(factory=dict[int, ApprovalResolved])
+    """By place of the call: whether it may run."""
+    replies: dict[tuple[int, int], tuple[str, str]] = attrs.field(factory=dict[tuple[int, int], tuple[str, str]])
+    """By place of the call and number of its question: the question, and its answer."""
+    suspended: set[int] = attrs.field(factory=set[int])
+    """Places of the calls whose answer will come later."""
 
     @property
     def no_more_calls(self) -> bool:
         """An abort with a finite grace was asked for: no further call starts."""
         return self.abort is not None and self.abort.grace < math.inf
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What a person was asked and has not answered, in the order of the calls."""
+        return tuple(
+            request
+            for index, request in sorted(self.asked.items())
+            if self.results[index] is None
+            and (
+                (index, request.number) not in self.replies
+                if isinstance(request, InputRequest)
+                else index not in self.verdicts
+            )
+        )
 
     def queued(self, origin: Origin) -> list[str]:
         """Ids of the queued messages of one kind, in order of arrival."""
@@ -112,6 +156,7 @@ class State:
             usage=self.usage,
             abort=self.abort,
             stop_reason=self.stop_reason,
+            requests=self.requests if self.asked else (),
         )
 
 
@@ -129,11 +174,16 @@ def fold(state: State, fact: Fact) -> None:
             state.turns += 1
             state.turn = fact.number
             state.turn_open = True
-            _clear_turn(state)
+            if state.reopens:
+                state.reopens = False
+            else:
+                _clear_turn(state)
         case TurnEnd():
-            _place_results(state)
             state.turn_open = False
             state.last = fact
+            if fact.reason != "suspended":
+                _place_results(state)
+                state.boundaries[state.head] = len(state.transcript)
         case MessageQueued():
             state.queue[fact.id] = fact
         case MessageDelivered():
@@ -151,6 +201,19 @@ def fold(state: State, fact: Fact) -> None:
             state.run_id = None
             state.stop_reason = fact.reason
             state.failure = fact.error
+            if not state.missing:
+                state.boundaries[state.head] = len(state.transcript)
+        case ApprovalRequest() | InputRequest():
+            state.asked[fact.index] = fact
+            state.verdicts.pop(fact.index, None)
+        case ApprovalResolved() | InputResolved():
+            _resolved(state, fact)
+        case AgentResume():
+            _go_on(state)
+        case ConfigChange():
+            state.config = fact
+        case Rewind():
+            _rewind(state, fact.to)
         case Custom():
             pass
         case _:
@@ -158,28 +221,44 @@ def fold(state: State, fact: Fact) -> None:
 
 
 def _run_began(state: State, fact: AgentStart) -> None:
-    state.run_id = fact.place.run_id
+    state.run_id = state.latest_run = fact.place.run_id
     state.limits = fact.limits
-    state.run_began = len(state.transcript)
-    state.turns = state.answers = 0
-    state.usage = NO_USAGE
     state.abort = state.failure = state.last = None
+    state.resumed = 0
     state.goes_on = state.terminal = state.turn_open = False
-    _clear_turn(state)
+    state.reopens = fact.resumes is not None
+    if state.reopens:  # the ledger and the turn are those of the suspended run
+        state.suspended.clear()
+    else:
+        _place_results(state)  # of a suspended turn that nobody resumed
+        state.turns = state.answers = 0
+        state.usage = NO_USAGE
+        _clear_turn(state)
+    state.run_began = len(state.transcript)
     for queued_id in fact.delivered:
         _deliver(state, queued_id)
-    state.queue.clear()  # a repair that its run did not deliver repairs nothing in another
+    for queued_id in state.queued("repair"):  # one that its run did not deliver repairs nothing in another
+        del state.queue[queued_id]
     for message in fact.messages:
         state.transcript.append(message)
         state.call_ids.update(call.id for call in message.calls)
 
 
 def _clear_turn(state: State) -> None:
-    state.attempts = state.repairs = state.pauses = state.missing = 0
+    state.attempts = state.repairs = state.pauses = 0
     state.answer = None
+    _clear_calls(state)
+
+
+def _clear_calls(state: State) -> None:
     state.calls = ()
     state.started = []
     state.results = []
+    state.missing = 0
+    if state.lost:
+        state.lost = set()
+    if state.asked:
+        state.asked, state.verdicts, state.replies, state.suspended = {}, {}, {}, set()
 
 
 def _answered(state: State, fact: MessageEnd) -> None:
@@ -196,6 +275,8 @@ def _answered(state: State, fact: MessageEnd) -> None:
     if message.finish_reason == "pause":
         state.pauses += 1
     calls = message.calls
+    if state.asked or state.lost:
+        _clear_calls(state)
     state.calls = calls
     state.call_ids.update([call.id for call in calls])
     state.missing = len(calls)
@@ -208,6 +289,10 @@ def _call_ended(state: State, fact: ToolExecutionEnd) -> None:
     if state.results[index] is None:
         state.missing -= 1
     state.results[index] = fact.result
+    if state.lost:
+        state.lost.discard(index)
+    if state.suspended:
+        state.suspended.discard(index)
     start = state.started[index]
     if start is not None and start.terminal and fact.result.status == "ok":
         state.terminal = True
@@ -218,10 +303,43 @@ def _place_results(state: State) -> None:
     state.goes_on = bool(state.calls)
     if state.calls:
         state.transcript.append(Message("tool", tuple(r for r in state.results if r is not None)))
-        state.calls = ()
-        state.started = []
-        state.results = []
-        state.missing = 0
+        _clear_calls(state)
+
+
+def _resolved(state: State, fact: ApprovalResolved | InputResolved) -> None:
+    index = fact.index
+    if isinstance(fact, ApprovalResolved):
+        later = fact.verdict == "suspend"
+        if not later:
+            state.verdicts[index] = fact
+            state.answered[fact.call_id] = (fact.verdict, fact.reason)
+    else:
+        later = fact.answer is None
+        asked = state.asked[index]
+        if fact.answer is not None and isinstance(asked, InputRequest):
+            state.replies[index, fact.number] = (asked.question, fact.answer)
+            state.answered[fact.call_id] = ("text", fact.answer)
+    if later:
+        state.suspended.add(index)
+    else:
+        state.suspended.discard(index)
+
+
+def _go_on(state: State) -> None:
+    """The process that ran the run is gone: what it had started and not ended is cut."""
+    state.resumed += 1
+    for index, start in enumerate(state.started):
+        if start is not None and start.effect == "once" and state.results[index] is None:
+            state.lost.add(index)
+
+
+def _rewind(state: State, to: int) -> None:
+    length = state.boundaries[to] if to else 0
+    state.transcript = Transcript(state.transcript[:length])  # a new one: views of the old may be about
+    state.boundaries = {seq: kept for seq, kept in state.boundaries.items() if seq <= to}
+    state.boundaries[state.head] = length
+    state.stop_reason = state.failure = state.last = None
+    _clear_turn(state)
 
 
 def _deliver(state: State, queued_id: str) -> None:

@@ -33,6 +33,7 @@ class _Listening:
     listener: Listener
     kinds: frozenset[str] | None
     on_error: OnListenerError
+    of_run: bool
     attached: bool = True
 
 
@@ -47,9 +48,10 @@ class Announcer:
     _listening: list[_Listening] = attrs.field(init=False, factory=list[_Listening])
     _audience: tuple[_Listening, ...] = attrs.field(init=False, default=())
     """The listeners as they are now: whoever comes later is not shown what came before."""
-    _queue: deque[tuple[Event, tuple[_Listening, ...]]] = attrs.field(
-        init=False, factory=deque[tuple[Event, tuple[_Listening, ...]]]
+    _queue: deque[tuple[Event | None, tuple[_Listening, ...]]] = attrs.field(
+        init=False, factory=deque[tuple[Event | None, tuple[_Listening, ...]]]
     )
+    """``None``: a run is over, and lets these go."""
     _own: deque[Event] = attrs.field(init=False, factory=deque[Event])
     """Diagnostics that only listeners can still be shown: the run's end waits for them in the queue."""
     _put: int = attrs.field(init=False, default=0)
@@ -74,11 +76,13 @@ class Announcer:
         on_error: OnListenerError,
         missed: Iterable[Event],
         nursery: trio.Nursery,
+        *,
+        of_run: bool,
     ) -> Callable[[], None]:
         """Add a listener; it alone is shown ``missed`` first.  Returns what detaches it."""
-        listening = _Listening(listener, None if kinds is None else frozenset(kinds), on_error)
+        listening = _Listening(listener, None if kinds is None else frozenset(kinds), on_error, of_run)
         self._listening.append(listening)
-        self._audience = tuple(self._listening)
+        self._audience = (*self._audience, listening)
         for event in missed:
             self._add(event, (listening,))
         if not self._running and not self._closing:
@@ -86,12 +90,21 @@ class Announcer:
             nursery.start_soon(self._announce)
         return lambda: self._detach(listening)
 
-    def show(self, event: Event) -> None:
-        """Queue an event for all listeners, if there are any left."""
-        if self._audience:
-            self._add(event, self._audience)
+    def show(self, event: Event, *, of_run: bool) -> None:
+        """Queue an event for all listeners, if there are any left; one behind the run for the session's only."""
+        audience = self._audience if of_run else tuple(each for each in self._audience if not each.of_run)
+        if audience:
+            self._add(event, audience)
 
-    def _add(self, event: Event, audience: tuple[_Listening, ...]) -> None:
+    def end_run(self) -> bool:
+        """Let the run's listeners go when they have handled all of it.  Returns whether others are left."""
+        own = tuple(each for each in self._listening if each.of_run)
+        self._audience = tuple(each for each in self._listening if not each.of_run)
+        if self._running:
+            self._add(None, own)
+        return bool(self._audience)
+
+    def _add(self, event: Event | None, audience: tuple[_Listening, ...]) -> None:
         self._put += 1
         self._queue.append((event, audience))
         self._wake.set()
@@ -100,7 +113,7 @@ class Announcer:
         listening.attached = False
         if listening in self._listening:
             self._listening.remove(listening)
-            self._audience = tuple(self._listening)
+            self._audience = tuple(each for each in self._audience if each is not listening)
 
     async def flush(self) -> None:
         """Wait until every listener has handled what was shown so far.  A checkpoint only if it has to wait."""
@@ -132,14 +145,22 @@ class Announcer:
                         await self._wake.wait()
                         continue
                     event, audience = self._queue.popleft()
-                    await self._tell_all(audience, event)
+                    if event is None:
+                        self._run_over(audience)
+                    else:
+                        await self._tell_all(audience, event)
                     while self._own:
-                        await self._tell_all(self._audience, self._own.popleft())
+                        await self._tell_all(audience, self._own.popleft())
                     self._handled += 1
                     self._tell_waiters()
         finally:
             self._running = False
             self._tell_waiters()
+
+    def _run_over(self, its_own: tuple[_Listening, ...]) -> None:
+        for listening in its_own:
+            self._detach(listening)
+        self._deadline = math.inf
 
     def _tell_waiters(self) -> None:
         self._progress.set()

@@ -19,7 +19,8 @@ from .._facts import Custom
 from .._messages import Message, ToolResult
 from .._middleware import Block, CallModel, CallTool, HookContext, Middleware, Replace, Snapshot
 from .._model import ModelRequest
-from .._ports import Emit, PreparedCall
+from .._ports import Allow, ApprovalHandler, Deny, Emit, PreparedCall, Suspend
+from ._asking import Asking
 from ._interrupts import foreign
 from ._journal import Journal
 
@@ -32,13 +33,14 @@ AskModel: TypeAlias = Callable[[Sequence[Message], str | None, str], Awaitable[M
 class RunContext:
     """What hooks are handed: see :class:`trio_agent.HookContext`."""
 
-    __slots__ = ("_ask", "_drain", "_journal", "run_id", "scratch", "session_id")
+    __slots__ = ("_ask", "_asking", "_drain", "_journal", "run_id", "scratch", "session_id")
 
-    def __init__(self, journal: Journal, session_id: str, run_id: str) -> None:
+    def __init__(self, journal: Journal, run_id: str, asking: Asking) -> None:
         self._journal = journal
+        self._asking = asking
         self._ask: AskModel | None = None
         self._drain: Callable[[], None] | None = None
-        self.session_id = session_id
+        self.session_id = journal.session
         self.run_id = run_id
         self.scratch: dict[str, Any] = {}  # Any: the hooks' and tools' own
 
@@ -68,6 +70,13 @@ class RunContext:
         if self._drain is not None:
             self._drain()
         self._journal.post(custom)
+
+    @trio.lowlevel.enable_ki_protection
+    async def approval(
+        self, call: PreparedCall, handler: ApprovalHandler | None, reason: str = ""
+    ) -> Allow | Deny | Suspend:
+        self._check_open()
+        return await self._asking.approve(call, handler, reason)
 
     async def call_model(self, messages: Sequence[Message], *, system: str | None = None, purpose: str) -> Message:
         self._check_open()
@@ -102,7 +111,7 @@ class Chain:
     rewrite: tuple[Callable[[HookContext, Sequence[Message]], Awaitable[Sequence[Message]]], ...]
     """``transform_context`` of all, then ``convert_to_llm`` of all."""
     wrap_model_call: tuple[Callable[[HookContext, ModelRequest, Emit, CallModel], Awaitable[None]], ...]
-    before_tool_call: tuple[Callable[[HookContext, PreparedCall], Awaitable[Block | Replace | None]], ...]
+    before_tool_call: tuple[Callable[[HookContext, PreparedCall], Awaitable[Block | Replace | Suspend | None]], ...]
     wrap_tool_call: tuple[Callable[[HookContext, PreparedCall, CallTool], Awaitable[ToolResult]], ...]
     after_tool_result: tuple[Callable[[HookContext, ToolResult], Awaitable[ToolResult | None]], ...]
     should_stop: tuple[Callable[[HookContext], Awaitable[bool]], ...]

@@ -8,7 +8,7 @@ import attrs
 
 from .._middleware import Middleware
 from .._options import Limits, Retry, Sampling
-from .._ports import Codec, Dispatcher, Listener, ModelProvider, SessionStore
+from .._ports import Codec, Dispatcher, InputHandler, Listener, ModelProvider, SessionStore
 
 __all__ = ["KernelConfig"]
 
@@ -32,4 +32,8 @@ class KernelConfig:
     settle_timeout: float = 5
     """Seconds that a settlement may take."""
     listeners: tuple[Listener, ...] = ()
+    input: InputHandler | None = None
+    """Who answers the questions of tools."""
+    can_ask: bool = False
+    """Whether there is anybody to ask, for a permission or an answer."""
     store: SessionStore | None = None

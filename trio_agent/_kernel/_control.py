@@ -13,7 +13,9 @@ from typing import Protocol, final
 
 import trio
 
+from .._events import Phase
 from .._facts import AbortRequested
+from .._messages import ToolCall
 from ._journal import Journal
 
 __all__ = ["CallsOfTurn", "Control"]
@@ -27,6 +29,7 @@ class CallsOfTurn(Protocol):
     def interrupt(self) -> None: ...
     def stop_waiting(self) -> None: ...
     def still_running(self) -> tuple[str, ...]: ...
+    def running(self) -> tuple[ToolCall, ...]: ...
 
 
 @final
@@ -41,6 +44,7 @@ class Control:
       left: the caller left the block before the run was done.
       ended: the run's last event was posted; its verbs are closed.
       tools: the tool phase under way, if one is.
+      phase: what the run is busy with.
     """
 
     __slots__ = (
@@ -52,6 +56,7 @@ class Control:
         "cut",
         "ended",
         "left",
+        "phase",
         "reachable",
         "scope",
         "settle_timeout",
@@ -66,6 +71,7 @@ class Control:
         self.cut = False
         self.ended = False
         self.tools: CallsOfTurn | None = None
+        self.phase: Phase = "idle"
         self.settle_timeout = settle_timeout
         self._settle_by: float | None = None
         self._abort_by = math.inf
@@ -127,8 +133,8 @@ class Control:
     # --- waiting -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def waiting(self) -> Generator[None]:
-        """Around a wait with nothing in flight: any abort ends it.
+    def waiting(self) -> Generator[trio.CancelScope]:
+        """Around a wait with nothing in flight: any abort ends it, by cancelling the scope that it gives.
 
         Entering it with an abort pending ends it at its first checkpoint.
         """
@@ -137,7 +143,7 @@ class Control:
                 scope.cancel()
             self._waits.add(scope)  # several, if hooks of parallel calls ask a model
             try:
-                yield
+                yield scope
             finally:
                 self._waits.remove(scope)
 

@@ -1,4 +1,4 @@
-"""The single writer of a session: stamps, folds, commits and shows, in one order.
+"""The single writer of a session: stamps, folds, commits and shows, in one order.  Runs borrow it.
 
 ``post`` and ``emit`` are synchronous.  With a store, a *writer* task commits what has queued up, and what
 is committed is shown; it never waits for an observer.  Without one, all this happens inline, with no task.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import cast, final
 
 import attrs
@@ -21,9 +21,10 @@ import trio
 from .._core._state import State, fold
 from .._errors import AgentError, Failure, SessionCorrupt, StoreFailed, describe
 from .._events import Diagnostic, DiagnosticCode, Event, Observation
-from .._facts import AgentEnd, AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
+from .._facts import AgentEnd, AgentResume, AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
 from .._ports import Listener, SessionStore
 from ._announcer import Announcer, OnListenerError
+from ._claims import claim, release
 from ._subscription import Subscription
 
 __all__ = ["Journal"]
@@ -32,11 +33,17 @@ __all__ = ["Journal"]
 @final
 @attrs.define(eq=False)
 class Journal:
-    """The log, the state and the observers of one session; a run borrows it."""
+    """The log, the state and the observers of one session.
 
-    _session: str
+    Args:
+      session: its id.
+      store: where the log is kept; ``None``: here.
+      name: the journal's own id, which tells its facts from those of other writers.
+    """
+
+    session: str
     _store: SessionStore | None
-    _on_failure: Callable[[AgentError], None]
+    _name: str
 
     state: State = attrs.field(init=False, factory=State)
     """The fold of everything posted.  Read it; only ``post`` changes it."""
@@ -50,11 +57,17 @@ class Journal:
     """The clock, in seconds; what stamps are taken from."""
 
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
-    _place: Place = attrs.field(init=False, default=Place("", 0))
+    _on_failure: Callable[[AgentError], None] | None = attrs.field(init=False, default=None)
+    """What ends the run that is under way."""
+    _place: Place = attrs.field(init=False)
     _run_from: int = attrs.field(init=False, default=0)
     """Where in the log the run begins."""
     _run_after: int = attrs.field(init=False, default=0)
-    """The seq of the last fact before the run; what settled an earlier run is not shown as part of this one."""
+    """The seq of the last fact before the run: its readers are shown none of these."""
+    _run_until: float = attrs.field(init=False, default=math.inf)
+    """The seq of the run's last fact, once it is known: its readers and listeners are shown nothing behind it."""
+    _hidden: int = attrs.field(init=False, default=0)
+    """The seq of the last fact that settled an earlier run: nobody is shown these as part of a later one."""
     _begun: bool = attrs.field(init=False, default=False)
     """The run has taken its first step: a reader begins with what comes next."""
     _readers: list[Subscription] = attrs.field(init=False, factory=list[Subscription])
@@ -76,6 +89,7 @@ class Journal:
 
     def __attrs_post_init__(self) -> None:
         self._queueing = self._store is not None
+        self._place = Place("", 0, (), self._name)
 
     # --- opening and closing -------------------------------------------------------------------------
 
@@ -83,24 +97,28 @@ class Journal:
         """Read the session's log and fold it.  A checkpoint if there is a store.
 
         Raises:
+          SessionBusy: the session is open in this process.
           StoreFailed: the log cannot be read.
           SessionCorrupt: a fact of it cannot have happened after those before it.
         """
         if self._store is None:
             return
+        claim(self._store, self.session, self)
         try:
-            facts = await self._store.read(self._session)
-        except StoreFailed:
-            raise
-        except Exception as error:
-            raise StoreFailed(f"session {self._session!r} cannot be read: {describe(error)}") from error
+            self._fold_all(await self._store.read(self.session))
+        except BaseException as error:
+            release(self._store, self.session, self)
+            if isinstance(error, StoreFailed) or not isinstance(error, Exception):
+                raise
+            raise StoreFailed(f"session {self.session!r} cannot be read: {describe(error)}") from error
+
+    def _fold_all(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
             try:
                 fold(self.state, fact)
             except LookupError as error:
-                place = f"fact {self.state.head} of session {self._session!r}"
+                place = f"fact {self.state.head} of session {self.session!r}"
                 raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
-            self._place = fact.place
         self._committed = self.state.head
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -110,16 +128,47 @@ class Journal:
         if self._store is not None:
             nursery.start_soon(self._write)
 
-    def begin_run(self, run_id: str, path: tuple[str, ...] = ()) -> None:
-        """The facts that come belong to this run."""
-        self._place = Place(run_id, self.state.turn, path)
+    def settle_earlier(self, facts: Sequence[Fact]) -> None:
+        """Post what an earlier run is still owed; nobody is shown it."""
+        state = self.state
+        self._hidden = state.head + len(facts)
+        self._place = Place(state.latest_run, state.turn, (), self._name)
+        self.post(*facts)
+
+    def begin_run(self, run_id: str, on_failure: Callable[[AgentError], None], path: tuple[str, ...] = ()) -> None:
+        """The facts that come belong to this run.
+
+        Args:
+          on_failure: what ends the run when the log or a listener fails.
+        """
+        self._place = Place(run_id, self.state.turn, path, "" if run_id == self._name else self._name)
+        self._on_failure = on_failure
         self._run_from = len(self.log)
         self._run_after = self.state.head
+        self._run_until = math.inf
         self._begun = False
 
     def begin(self) -> None:
         """The run's first step: from now on a new reader begins with what comes next."""
         self._begun = True
+
+    def seal_run(self) -> None:
+        """The run's last fact was posted: what comes is part of the session only."""
+        self._run_until = self.state.head
+        self._place = Place("", self.state.turn, (), self._name)
+
+    def end_run(self) -> None:
+        """The run is over, or settled as far as its time allowed: let its readers and listeners end."""
+        if self._store is not None and self.failed is None and self._committed < min(self._run_until, self.state.head):
+            self._give_up()
+        self._on_failure = None
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
+        self._deadline = math.inf
+        if self._shield is not None and self.failed is None:
+            self._shield.deadline = math.inf
+        self.watched = self._announcer is not None and self._announcer.end_run()
 
     def settle_by(self, deadline: float) -> None:
         """A settlement has begun: nothing of ours waits longer than until ``deadline``."""
@@ -130,15 +179,15 @@ class Journal:
             self._announcer.settle_by(self._deadline)
 
     def close(self) -> None:
-        """Let the tasks end when they have done what is queued, and let the readers end."""
+        """Let the tasks end when they have done what is queued; the session may be opened again."""
         if self._store is not None and self.failed is None and self._committed < self.state.head:
             self._give_up()
         self._closing = True
         self._wake.set()
         if self._announcer is not None:
             self._announcer.close()
-        for reader in self._readers:
-            reader.close()
+        if self._store is not None:
+            release(self._store, self.session, self)
 
     # --- saying --------------------------------------------------------------------------------------
 
@@ -150,7 +199,7 @@ class Journal:
         for fact in facts:
             if type(fact) is TurnStart:
                 place = self._place
-                self._place = Place(place.run_id, fact.number, place.path)
+                self._place = Place(place.run_id, fact.number, place.path, place.journal)
             stamp(fact, state.head + 1, now, self._place)
             fold(state, fact)
             if self._queueing:
@@ -187,10 +236,14 @@ class Journal:
             self._wake.set()
 
     def _show(self, event: Event) -> None:
-        for reader in self._readers:
-            reader.put(event)
+        if event.seq <= self._hidden:
+            return
+        of_run = event.seq <= self._run_until
+        if of_run:
+            for reader in self._readers:
+                reader.put(event)
         if self._announcer is not None:
-            self._announcer.show(event)
+            self._announcer.show(event, of_run=of_run)
 
     # --- observers -----------------------------------------------------------------------------------
 
@@ -199,23 +252,26 @@ class Journal:
         reader = Subscription()
         for fact in self._missed():
             reader.put(fact)
-        if self._closing:
-            reader.close()
         self._readers.append(reader)
         self._look()
         return reader
 
     def listen(
-        self, listener: Listener, kinds: Collection[str] | None, on_error: OnListenerError
+        self, listener: Listener, kinds: Collection[str] | None, on_error: OnListenerError, *, of_run: bool
     ) -> Callable[[], None]:
-        """A new listener, with the same rule as :meth:`read`.  Returns what detaches it."""
+        """A new listener, with the same rule as :meth:`read`.  Returns what detaches it.
+
+        Args:
+          of_run: it hears the run that is under way, and is let go at its end.
+        """
         assert self._nursery is not None
         if self._announcer is None:
-            self._announcer = Announcer(self._on_failure, self.diagnose)
+            self._announcer = Announcer(self._fail_run, self.diagnose)
             self._announcer.settle_by(self._deadline)
             if self._closing:
                 self._announcer.close()
-        detach = self._announcer.listen(listener, kinds, on_error, self._missed(), self._nursery)
+        missed = self._missed() if of_run else ()
+        detach = self._announcer.listen(listener, kinds, on_error, missed, self._nursery, of_run=of_run)
         self._look()
         return detach
 
@@ -283,7 +339,7 @@ class Journal:
 
     def _give_up(self) -> None:
         """The settle deadline has passed with a commit open: whether it took effect is unknown."""
-        self._fail(StoreFailed(f"session {self._session!r}: a commit was still open at the settle deadline"))
+        self._fail(StoreFailed(f"session {self.session!r}: a commit was still open at the settle deadline"))
 
     async def _commit(self) -> None:
         """Write everything that has queued up, then show it."""
@@ -292,18 +348,18 @@ class Journal:
         facts = [cast("Fact", event) for event, is_fact in batch if is_fact]
         if facts:
             try:
-                await self._store.append(self._session, facts, expected_head=self._committed)
+                await self._store.append(self.session, facts, expected_head=self._committed)
             except StoreFailed as error:
                 self._fail(error)
             except Exception as error:
-                failure = StoreFailed(f"session {self._session!r} cannot be written: {describe(error)}")
+                failure = StoreFailed(f"session {self.session!r} cannot be written: {describe(error)}")
                 failure.__cause__ = error
                 self._fail(failure)
         if self.failed is not None:
             return
         for event, _ in batch:
             self._queue.popleft()
-            if self.watched and event.seq > self._run_after:
+            if self.watched:
                 self._show(event)
         self._committed += len(facts)
         self._tell_waiters()
@@ -314,17 +370,23 @@ class Journal:
             return
         self.failed = error
         self._queueing = False
-        self._on_failure(error)
+        self._fail_run(error)
         self._tell_waiters()
-        waiting = [event for event, _ in self._queue if event.seq > self._run_after]
+        waiting = [event for event, _ in self._queue if event.seq > self._hidden]
         self._queue.clear()
         if not self.watched:
             return
-        first = 1 if waiting and type(waiting[0]) is AgentStart else 0  # nothing stands before a run's first event
+        first = (
+            1 if waiting and isinstance(waiting[0], AgentStart | AgentResume) else 0
+        )  # nothing stands before a run's first event
         diagnostic = Diagnostic("STORE_FAILED", error.message)
         stamp(diagnostic, self.state.head, self.now(), waiting[first].place if waiting[first:] else self._place)
         for event in (*waiting[:first], diagnostic, *waiting[first:]):
             self._show(self._unwritten(event, error) if isinstance(event, AgentEnd) else event)
+
+    def _fail_run(self, error: AgentError) -> None:
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     def _unwritten(self, end: AgentEnd, error: StoreFailed) -> AgentEnd:
         """How a run ends whose end could not be written."""

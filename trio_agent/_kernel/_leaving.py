@@ -1,15 +1,42 @@
 """Which of several exceptions leaves a run's block, and which are only told with it.
 
-Pure: knows nothing of nurseries and scopes, only what a nursery raised and what the body had raised before.
+Knows nothing of runs and sessions, only what a nursery raised and what the body had raised before.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
 import trio
 
-from .._errors import leaves
+from .._errors import describe, leaves
 
-__all__ = ["what_leaves"]
+__all__ = ["leave", "what_leaves"]
+
+
+async def leave(
+    manager: AbstractAsyncContextManager[trio.Nursery],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+    block: str,
+) -> bool:
+    """Leave the nursery of a block, waiting for its tasks, and let the right exception go on.
+
+    Args:
+      block: what is being left, for the note that tells what else was raised.
+    """
+    try:
+        swallowed = await manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  # a nursery waits, always
+    except BaseException as raised:
+        leaving, beside = what_leaves(raised, error)
+        for each in beside:
+            leaving.add_note(f"while leaving {block}: {describe(each)}")
+        if leaving is error:
+            return False  # noqa: ASYNC104  # Python raises the body's own again
+        raise leaving from None  # noqa: ASYNC104
+    return bool(swallowed)
 
 
 def what_leaves(raised: BaseException, own: BaseException | None) -> tuple[BaseException, list[BaseException]]:

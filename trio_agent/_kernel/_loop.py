@@ -13,13 +13,23 @@ from typing import assert_never, final
 
 import trio
 
-from .._core._decide import CallModel, Deliver, Finish, Repair, RunTools, Settle, Step, decide
+from .._core._decide import CallModel, Deliver, Finish, Recover, Reopen, Repair, RunTools, Settle, Step, decide
 from .._core._settle import close_run, close_turn
 from .._errors import AgentError, Failure, InternalError, failure_in, leaf
 from .._events import MessageStart, PhaseChange
-from .._facts import Fact, MessageDelivered, MessageEnd, StopReason, TurnEnd, TurnEndReason, TurnStart
-from .._messages import Message
+from .._facts import (
+    Fact,
+    MessageDelivered,
+    MessageEnd,
+    StopReason,
+    ToolExecutionEnd,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+)
+from .._messages import Message, ToolResult
 from ._chain import Chain
+from ._config import KernelConfig
 from ._control import Control
 from ._journal import Journal
 from ._model_phase import ModelPhase
@@ -32,7 +42,7 @@ __all__ = ["Loop"]
 class Loop:
     """One run, from its first step to its last event."""
 
-    __slots__ = ("_after_agent_ran", "_chain", "_control", "_finished", "_journal", "_models", "_tools")
+    __slots__ = ("_after_agent_ran", "_chain", "_control", "_finished", "_journal", "_models", "_next", "_tools")
 
     def __init__(self, journal: Journal, control: Control, chain: Chain, models: ModelPhase, tools: ToolPhase) -> None:
         self._journal = journal
@@ -42,6 +52,11 @@ class Loop:
         self._tools = tools
         self._finished = False
         self._after_agent_ran = False
+        self._next: KernelConfig | None = None
+
+    def configure(self, config: KernelConfig) -> None:
+        """Go by ``config`` from the next turn on: its model, tools, system prompt and reasoning."""
+        self._next = config
 
     async def run(self) -> None:
         """Run to the end.  Whatever happens, the log is settled and every listener has been told.
@@ -53,6 +68,7 @@ class Loop:
         flushed = False
         try:
             journal.begin()
+            self._control.phase = "turn"
             if journal.watched:
                 journal.emit(PhaseChange("turn"))
             with self._control.scope:
@@ -70,7 +86,7 @@ class Loop:
                         finally:
                             await journal.flush()  # noqa: ASYNC102  # the scope around it is shielded and ends
             finally:
-                journal.close()
+                journal.end_run()
 
     async def _until_finish(self) -> None:
         try:
@@ -104,14 +120,20 @@ class Loop:
                 await self._tools.perform()
             case CallModel():
                 if not journal.state.turn_open:
-                    journal.post(TurnStart(journal.state.turn + 1))
+                    self._open_turn()
                 await self._models.call_model()
             case Settle(reason, failure):
-                complete = failure is None and reason != "aborted"
+                complete = failure is None and reason not in ("aborted", "suspended")
                 stop = complete and bool(self._chain.should_stop) and await self._chain.stops()
                 self._close_turn(reason, failure, stop)
             case Deliver(ids):
-                journal.post(TurnStart(journal.state.turn + 1), *map(MessageDelivered, ids))
+                self._open_turn(*map(MessageDelivered, ids))
+            case Reopen():
+                self._open_turn()
+            case Recover(indexes):
+                calls = journal.state.calls
+                cut = [ToolResult.of(calls[index].id, "interrupted") for index in indexes]
+                journal.post(*(ToolExecutionEnd(r, i, recovered=True) for i, r in zip(indexes, cut, strict=True)))
             case Repair():
                 self._models.repair()
             case Finish():
@@ -121,6 +143,13 @@ class Loop:
         if journal.state.head == before:
             await trio.lowlevel.checkpoint_if_cancelled()  # foreign code swallowed its cancellation: it goes on here
             raise InternalError(f"the step {step!r} left no fact behind")
+
+    def _open_turn(self, *delivered: MessageDelivered) -> None:
+        if self._next is not None:
+            self._models.configure(self._next)
+            self._tools.configure(self._next.dispatcher)
+            self._next = None
+        self._journal.post(TurnStart(self._journal.state.turn + 1), *delivered)
 
     def _close_turn(self, reason: TurnEndReason, failure: Failure | None, stop: bool = False) -> None:
         """Post what the turn is owed, with the result pairs and the pair of an error message around it."""
@@ -152,9 +181,11 @@ class Loop:
         self._tools.late.tell()
         self._control.ended = True
         self._finished = True
+        self._control.phase = "idle"
         if journal.watched:
             journal.emit(PhaseChange("idle"))
         journal.post(*close_run(journal.state, reason, failure))
+        journal.seal_run()
 
     # --- the way out ---------------------------------------------------------------------------------
 

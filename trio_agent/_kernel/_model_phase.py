@@ -36,7 +36,7 @@ __all__ = ["ModelPhase"]
 class ModelPhase:
     """Performs the steps CallModel and Repair."""
 
-    __slots__ = ("_call", "_chain", "_config", "_control", "_foreign", "_journal")
+    __slots__ = ("_call", "_chain", "_config", "_control", "_foreign", "_journal", "attempt")
 
     def __init__(self, config: KernelConfig, chain: Chain, control: Control, journal: Journal) -> None:
         self._config = config
@@ -44,7 +44,14 @@ class ModelPhase:
         self._control = control
         self._journal = journal
         self._foreign: Exception | None = None
-        self._call = chain.around_model(self._innermost if chain.wrap_model_call else config.model.stream)
+        self.attempt: Attempt | None = None
+        """The attempt that is streaming."""
+        self.configure(config)
+
+    def configure(self, config: KernelConfig) -> None:
+        """Call the model of ``config`` from now on, as it says."""
+        self._config = config
+        self._call = self._chain.around_model(self._innermost if self._chain.wrap_model_call else config.model.stream)
 
     # --- CallModel -----------------------------------------------------------------------------------
 
@@ -83,6 +90,7 @@ class ModelPhase:
         failure: Exception | None = None
         answer: Answer | None = None
         whole = False
+        self.attempt = attempt
         try:
             answer = await attempt.stream(self._call, encoded)
             self._answered(attempt, answer, request)
@@ -93,6 +101,7 @@ class ModelPhase:
         except BaseExceptionGroup as group:
             failure = failure_in(group)
         finally:
+            self.attempt = None
             if not whole and failure is None:
                 self._keep_cut(attempt, number)
         if failure is None:
@@ -233,10 +242,12 @@ class ModelPhase:
         if journal.watched:
             journal.emit(RetryScheduled(number, delay, Failure.of(error)))
             journal.emit(PhaseChange("retry"))
+        self._control.phase = "retry"
         try:
             with self._control.waiting():
                 await trio.sleep(delay)
         finally:
+            self._control.phase = "turn"
             if journal.watched:
                 journal.emit(PhaseChange("turn"))
 

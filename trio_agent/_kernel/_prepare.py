@@ -18,7 +18,8 @@ from .._events import ToolUse
 from .._facts import ToolExecutionEnd
 from .._messages import NEVER_STARTED, ToolCall, ToolResult
 from .._middleware import Block, Replace
-from .._ports import Dispatcher, PreparedCall
+from .._ports import Deny, Dispatcher, PreparedCall, Suspend
+from ._asking import Asking
 from ._chain import Chain, hook_failed
 from ._control import Control
 from ._interrupts import foreign
@@ -35,10 +36,13 @@ BREATH: Final = 64
 class Preparation:
     """The first half of the tool phase."""
 
-    __slots__ = ("_chain", "_control", "_dispatcher", "_journal")
+    __slots__ = ("_asking", "_chain", "_control", "_journal", "dispatcher")
 
-    def __init__(self, dispatcher: Dispatcher, chain: Chain, control: Control, journal: Journal) -> None:
-        self._dispatcher = dispatcher
+    def __init__(
+        self, dispatcher: Dispatcher, chain: Chain, asking: Asking, control: Control, journal: Journal
+    ) -> None:
+        self.dispatcher = dispatcher
+        self._asking = asking
         self._chain = chain
         self._control = control
         self._journal = journal
@@ -53,11 +57,12 @@ class Preparation:
         answer = state.answer
         cut_off = answer is not None and answer.finish_reason == "length"
         if journal.watched:
-            for call in state.calls:
-                journal.emit(ToolUse(call))
+            for index, call in enumerate(state.calls):
+                if state.results[index] is None:
+                    journal.emit(ToolUse(call))
         ready: deque[tuple[int, PreparedCall]] = deque()
         gated = bool(self._chain.before_tool_call)
-        prepare = self._dispatcher.prepare
+        prepare = self.dispatcher.prepare
         for index, call in enumerate(state.calls):
             if index % BREATH == BREATH - 1:
                 await trio.lowlevel.checkpoint()
@@ -66,16 +71,31 @@ class Preparation:
             if cut_off:
                 await self._refuse(index, ToolResult.of(call.id, "truncated"))
                 continue
-            prepared = prepare(call)
-            if gated and type(prepared) is not ToolResult:
+            if index in state.asked and self._asking.still_waits(index):
+                continue
+            prepared: PreparedCall | ToolResult | None = prepare(call)
+            if gated and isinstance(prepared, PreparedCall):
                 if not self._control.may_start:
                     break
-                prepared = await self._pass_gates(call, prepared)
+                prepared = await self._ask_gates(index, call, prepared)
             if isinstance(prepared, ToolResult):
                 await self._refuse(index, prepared)
-            else:
+            elif prepared is not None:
                 ready.append((index, prepared))
         return ready
+
+    async def _ask_gates(self, index: int, call: ToolCall, prepared: PreparedCall) -> PreparedCall | ToolResult | None:
+        """The call as the hooks let it through, or why it does not run; ``None``: the answer will come later."""
+        asking = self._asking
+        asking.index = index
+        asking.withdrawn = False
+        try:
+            passed = await self._pass_gates(call, prepared)
+        finally:
+            asking.index = None
+        if asking.withdrawn:
+            return ToolResult.of(call.id, "not_run")
+        return None if index in self._journal.state.suspended else passed
 
     async def _pass_gates(self, call: ToolCall, prepared: PreparedCall | ToolResult) -> PreparedCall | ToolResult:
         """Ask each ``before_tool_call`` hook; one that raises keeps its gate closed."""
@@ -95,8 +115,16 @@ class Preparation:
                     return ToolResult.of(call.id, "denied", reason)
                 case Replace(value):
                     prepared = self._replaced(call, value)
+                case Suspend():
+                    match self._asking.standing(prepared) or self._asking.suspend(prepared, _by(hook)):
+                        case Deny(reason):
+                            return ToolResult.of(call.id, "denied", reason)
+                        case Suspend():
+                            break
+                        case _:
+                            pass
                 case _:
-                    text = f"expected None, Block or Replace from {hook.__qualname__}, got {type(answer).__name__}"
+                    text = f"expected None, Block, Replace or Suspend from {hook.__qualname__}, got {type(answer).__name__}"
                     return ToolResult.of(call.id, "denied", text)
         return prepared
 
@@ -106,16 +134,22 @@ class Preparation:
             arguments = json.dumps(value, default=_mapping)
         except (TypeError, ValueError, RecursionError) as error:
             return ToolResult.of(call.id, "denied", f"a hook replaced the input by what is no JSON: {describe(error)}")
-        return self._dispatcher.prepare(attrs.evolve(call, arguments=arguments))
+        return self.dispatcher.prepare(attrs.evolve(call, arguments=arguments))
 
     async def _refuse(self, index: int, result: ToolResult) -> None:
         status = result.status if result.status in NEVER_STARTED else "invalid"
         if self._chain.after_tool_result:
             result = await after_result(self._chain, result)
-        if result.status != status:  # a call that did not run must not seem to have
+        if self._journal.state.started[index] is not None:  # before a crash or a suspension
+            result = ToolResult.of(result.call_id, "interrupted", f"It cannot run again: {result.text}")
+        elif result.status != status:  # a call that did not run must not seem to have
             result = attrs.evolve(result, status=status)
         if self._journal.state.results[index] is None:
             self._journal.post(ToolExecutionEnd(result, index))
+
+
+def _by(hook: object) -> str:
+    return f"suspended by {getattr(hook, '__qualname__', type(hook).__name__)}"
 
 
 def _mapping(value: object) -> object:

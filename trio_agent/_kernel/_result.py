@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from .._errors import AgentError, ErrorCode, Failure, OutputError, ProviderError, RunCancelled
-from .._facts import StopReason
+from .._facts import Request, StopReason
 from .._messages import Message
 from .._model import Usage
 from ._journal import Journal
@@ -38,6 +38,8 @@ class RunResult:
     turns: int
     undelivered: tuple[Message, ...] = ()
     """Messages that were accepted and that no turn came for."""
+    pending: tuple[Request, ...] = ()
+    """What a ``suspended`` run waits for, in the order of the calls: ``resume`` goes on with the answers."""
 
     def raise_for_error(self) -> RunResult:
         """Raise :attr:`error` if there is one; else return the result itself."""
@@ -67,7 +69,8 @@ def result_of(journal: Journal, cause: BaseException | None, *, keep_queue: bool
     answers = [message for message in messages if message.role == "assistant"]
     waiting = () if keep_queue or not state.queue else state.snapshot().queued
     text = answers[-1].text if answers else ""
-    return RunResult(messages, text, state.usage, stop_reason, error, state.turns, waiting)
+    pending = state.requests if stop_reason == "suspended" else ()
+    return RunResult(messages, text, state.usage, stop_reason, error, state.turns, waiting, pending)
 
 
 def _as_error(failure: Failure | None) -> AgentError:

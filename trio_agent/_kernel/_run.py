@@ -10,31 +10,28 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, cast, final
+from typing import Final, final
 
 import attrs
 import trio
 
-from .._core._settle import close_run, close_turn
-from .._core._transcript import project
-from .._errors import (
-    RequestError,
-    RunEnded,
-    describe,
-)
-from .._events import Event
-from .._facts import AgentStart, Fact, MessageQueued
-from .._messages import Message, Origin
+from .._errors import RunEnded
+from .._events import Event, Phase
+from .._facts import Fact
+from .._messages import Message, Origin, ToolCall
 from .._middleware import Snapshot
 from .._ports import Listener
 from ._announcer import OnListenerError, checked
+from ._asking import Asking
 from ._chain import Chain, RunContext
 from ._config import KernelConfig
 from ._control import Control
-from ._journal import Journal
-from ._leaving import what_leaves
+from ._host import Host
+from ._leaving import leave
 from ._loop import Loop
 from ._model_phase import ModelPhase
+from ._opening import Opening
+from ._queueing import queued
 from ._result import RunResult, result_of
 from ._subscription import Subscription
 from ._tool_phase import ToolPhase
@@ -52,32 +49,39 @@ class Run:
     run is left behind, and :attr:`result` is set.  An exception of the body leaves as that very object.
     """
 
-    def __init__(self, config: KernelConfig, messages: tuple[Message, ...], session: str | None) -> None:
+    def __init__(self, config: KernelConfig, run_id: str, opening: Opening, host: Host) -> None:
         self._config = config
-        self._messages = messages
-        self._borrowed = session is not None
-        self._run_id = config.ids()
-        self._session_id = self._run_id if session is None else session  # a session for one run has its name
+        self._run_id = run_id
+        self._opening = opening
+        self._host = host
+        self._journal = host.journal
         self._control = Control(config.settle_timeout)
-        self._journal = Journal(self._session_id, config.store, self._control.fail)
         self._control.attach(self._journal)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
+        self._loop: Loop | None = None
+        self._models: ModelPhase | None = None
         self._done: trio.Event | None = None
         self._watching: trio.CancelScope | None = None
         self._over = False
         self._finishing = False
         self._reader: Subscription | None = None
         self._result: RunResult | None = None
+        self._last: Snapshot | None = None
+        self._log_from = 0
+        self._log_to: int | None = None
 
     # --- the block -----------------------------------------------------------------------------------
 
     @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Run:
-        """Begin the run.  A checkpoint only if there is a store.
+        """Begin the run.  A checkpoint only if there is a store, or if it has to wait for its turn.
 
         Raises:
+          SessionBusy: the session has a run, or is open elsewhere in this process.
+          SessionClosed: the session takes no more runs.
           StoreFailed: the session's log cannot be read.
+          NotResumable, InvalidAnswer: it should have gone on with what is there, and cannot.
           RuntimeError: the run was entered before, or no Trio task is running (under asyncio, for example).
         """
         if not trio.lowlevel.in_trio_task():  # else Trio would fail on an attribute that it has not
@@ -85,44 +89,47 @@ class Run:
         if self._nursery_manager is not None:
             raise RuntimeError("a run is entered once; make another with agent.run(...)")
         self._nursery_manager = manager = trio.open_nursery()
-        journal, config = self._journal, self._config
-        await journal.open()
-        run_id = self._run_id
-        context = RunContext(journal, self._session_id, run_id)
-        chain = Chain.compose(config.middleware, context, journal)
-        models = ModelPhase(config, chain, self._control, journal)
-        context.attach(models.ask)
-        tools = ToolPhase(config.dispatcher, chain, self._control, journal, context, config.max_parallel_tools)
-        loop = Loop(journal, self._control, chain, models, tools)
-        window = config.model.context_window  # foreign code: it may raise here, where no nursery is open
+        await self._host.admit()
+        try:
+            context = self._assemble()
+        except BaseException:
+            self._host.over()
+            raise
         self._nursery = nursery = await manager.__aenter__()
         # From here on nothing waits until the body runs.
-        journal.start(nursery)
-        for listener in config.listeners:
-            journal.listen(listener, None, "fail")
-        if journal.state.run_id is not None:
-            self._settle_crashed()
-        left = tuple(q.id for q in journal.state.queue.values() if q.origin != "repair")
-        journal.begin_run(run_id)
-        journal.post(AgentStart(self._messages, config.limits, window, left))
-        nursery.start_soon(self._main, loop, context)
+        self._host.begin(nursery)
+        self._opening.begin(self._journal, self._config, self._control.fail)
+        nursery.start_soon(self._main, context)
         return self
 
-    def _settle_crashed(self) -> None:
-        """The log stops in mid-run: settle that run, as it would have settled itself."""
-        journal = self._journal
-        journal.post(*close_turn(journal.state, "interrupted", recovered=True))
-        journal.post(*close_run(journal.state, "interrupted"))
+    def _assemble(self) -> RunContext:
+        """Put together what performs the run; foreign code may raise here, where no nursery is open."""
+        journal, control, config = self._journal, self._control, self._config
+        self._log_from = len(journal.log)
+        run_id = self._opening.check(journal.state, config, self._run_id)
+        asking = Asking(journal, control, config.input)
+        context = RunContext(journal, run_id, asking)
+        chain = Chain.compose(config.middleware, context, journal)
+        self._models = models = ModelPhase(config, chain, control, journal)
+        context.attach(models.ask)
+        tools = ToolPhase(config.dispatcher, chain, asking, control, journal, context, config.max_parallel_tools)
+        self._loop = Loop(journal, control, chain, models, tools)
+        return context
 
     @trio.lowlevel.enable_ki_protection
-    async def _main(self, loop: Loop, context: RunContext) -> None:
+    async def _main(self, context: RunContext) -> None:
+        assert self._loop is not None
         try:
-            await loop.run()
+            await self._loop.run()
         finally:
             self._over = True
-            self._result = result_of(self._journal, self._control.cause, keep_queue=self._borrowed)
+            self._result = result_of(self._journal, self._control.cause, keep_queue=self._host.keeps)
+            self._last = self._journal.state.snapshot()
+            self._log_to = len(self._journal.log)
+            self._loop = self._models = None
             context.detach()
             self._control.detach()
+            self._host.over()
             if self._done is not None:
                 self._done.set()
 
@@ -135,27 +142,22 @@ class Run:
             # Trio's own scopes would break at this, somewhere else and with an internal error.
             raise RuntimeError("a run must be left once, and by the task that entered it")
         if not self._over and not (self._finishing and error is None):
-            self._control.leave()
-            if self._control.ended:  # else settlement begins when the loop has left what cannot be cut
-                self._journal.settle_by(self._control.settle_deadline())
-            self._watch_settlement()
-        try:
-            swallowed = await manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  # a nursery waits, always
-        except BaseException as raised:
-            leaving, beside = what_leaves(raised, error)
-            for each in beside:
-                leaving.add_note(f"while leaving the run: {describe(each)}")
-            if leaving is error:
-                return False  # noqa: ASYNC104  # Python raises the body's own again
-            raise leaving from None  # noqa: ASYNC104
-        return bool(swallowed)
+            self.cut()
+        return await leave(manager, kind, error, traceback, "the run")
+
+    def cut(self) -> None:
+        """Cut the run as leaving its block does.  For its session."""
+        self._control.leave()
+        if self._control.ended:  # else settlement begins when the loop has left what cannot be cut
+            self._journal.settle_by(self._control.settle_deadline())
+        self._watch_settlement()
 
     # --- reading -------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Subscription:
         """The run's own reader, always the same: iteration goes on where it stopped."""
         if self._reader is None:
-            self._reader = self._entered().read()
+            self._reader = self.events()
         return self._reader
 
     async def __anext__(self) -> Event:
@@ -170,7 +172,12 @@ class Run:
     @trio.lowlevel.enable_ki_protection
     def events(self) -> Subscription:
         """One more reader.  From ``agent_start`` on, if made before the first ``await`` in the block; else from now."""
-        return self._entered().read()
+        self._check_entered()
+        if not self._over:
+            return self._journal.read()
+        reader = Subscription()
+        reader.close()
+        return reader
 
     @trio.lowlevel.enable_ki_protection
     def subscribe(
@@ -188,8 +195,11 @@ class Run:
         Raises:
           ConfigError: an argument cannot be used, such as a kind that no event has; the message names it.
         """
-        journal = self._entered()
-        return journal.listen(listener, checked(listener, kinds, on_error), on_error)
+        self._check_entered()
+        wanted = checked(listener, kinds, on_error)
+        if self._over:
+            return lambda: None
+        return self._journal.listen(listener, wanted, on_error, of_run=True)
 
     async def wait(self) -> RunResult:
         """Wait, without reading, until the run is done; then leaving the block cuts nothing.  A checkpoint.
@@ -198,20 +208,29 @@ class Run:
           RuntimeError: called inside a tool, a hook or a listener, also in a nursery of its own: the run
             itself waits for that.
         """
-        self._entered()
-        if self._waits_for_this_task():
+        self._check_entered()
+        if self.waits_for_this_task:
             raise RuntimeError("the run would wait for itself: a tool, hook or listener must not wait for its own run")
+        await self.done.wait()
+        return self.result
+
+    @property
+    def done(self) -> trio.Event:
+        """Set when the run is over.  For its session: it does not ask who waits."""
         if self._done is None:
             self._done = trio.Event()
             if self._over:
                 self._done.set()
-        await self._done.wait()
-        return self.result
+        return self._done
 
-    def drain(self) -> None:
-        """Nobody will hold the run: leaving the block means to wait for its own end.  For ``send``."""
+    def drain(self, *, reachable: bool = False) -> None:
+        """Leaving the block means to wait for the run's own end.  For ``send`` and ``prompt``.
+
+        Args:
+          reachable: somebody may cut single calls of it, as an answer that comes later does.
+        """
         self._finishing = True
-        self._control.reachable = False
+        self._control.reachable = reachable or self._config.input is not None
 
     @property
     def result(self) -> RunResult:
@@ -226,18 +245,35 @@ class Run:
 
     @property
     def state(self) -> Snapshot:
-        """A frozen snapshot of what the run has come to."""
-        return self._journal.state.snapshot()
+        """A frozen snapshot of what the run has come to; of a run that is over, what it came to."""
+        return self._journal.state.snapshot() if self._last is None else self._last
 
     @property
     def log(self) -> Sequence[Fact]:
         """The facts so far, if the run has no store; with one, read them there."""
-        return tuple(self._journal.log)
+        return tuple(self._journal.log[self._log_from : self._log_to])
 
     @property
     def session_id(self) -> str:
         """The session whose log the run is written to."""
-        return self._session_id
+        return self._journal.session
+
+    @property
+    def phase(self) -> Phase:
+        """What the run is busy with."""
+        return self._control.phase
+
+    @property
+    def streaming_message(self) -> Message | None:
+        """What has come so far of the answer that the model is writing; calls are not in it before it is whole."""
+        attempt = None if self._models is None else self._models.attempt
+        return None if attempt is None else attempt.assembler.cut()
+
+    @property
+    def running_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that were started and have not ended."""
+        tools = self._control.tools
+        return () if tools is None else tools.running()
 
     # --- verbs ---------------------------------------------------------------------------------------
 
@@ -262,22 +298,30 @@ class Run:
 
     @trio.lowlevel.enable_ki_protection
     async def _queue(self, origin: Origin, message: str | Message, interrupt: bool) -> None:
-        journal = self._entered()
+        self._check_entered()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._control.ended:
             raise RunEnded("the run is over: the message was not accepted")
-        if isinstance(message, str):
-            message = Message("user", message)
-        if not isinstance(cast("object", message), Message) or message.role != "user" or not project((message,)):
-            raise RequestError(f"expected a user message that says something, got {message!r}"[:500])
-        queued = MessageQueued(self._config.ids(), origin, attrs.evolve(message, origin=origin), interrupt)
+        fact = queued(self._config.ids, origin, message, interrupt=interrupt)
         tools = self._control.tools
         if tools is not None:
             tools.drain()  # what calls have said was said before this
-        journal.post(queued)
+        self._journal.post(fact)
         if interrupt and tools is not None:
             tools.interrupt()
-        await journal.committed()
+        await self._journal.committed()
+
+    @property
+    def ended(self) -> bool:
+        """The run's last event was posted: it takes no more messages."""
+        return self._control.ended
+
+    def configure(self, config: KernelConfig) -> None:
+        """Go by ``config`` from the next turn on, but for the limits.  For its session."""
+        if self._nursery is None:
+            self._config = attrs.evolve(config, limits=self._config.limits)
+        elif self._loop is not None:
+            self._loop.configure(config)
 
     @trio.lowlevel.enable_ki_protection
     def abort(self, grace: float = math.inf, reason: str | None = None) -> None:
@@ -293,7 +337,7 @@ class Run:
         """
         if not grace >= 0:
             raise ValueError(f"grace must be a number of seconds >= 0, got {grace!r}")
-        self._entered()
+        self._check_entered()
         if self._control.abort(grace, reason) and grace < math.inf:
             self._watch_settlement()
 
@@ -306,19 +350,21 @@ class Run:
         Returns:
           Whether there was such a call without a result.
         """
-        self._entered()
+        self._check_entered()
         tools = self._control.tools
         return tools is not None and tools.cancel(call_id)
 
     # --- within --------------------------------------------------------------------------------------
 
-    def _entered(self) -> Journal:
+    def _check_entered(self) -> None:
         if self._nursery is None:
             raise RuntimeError("the run has not begun: use it inside `async with agent.run(...) as run`")
-        return self._journal
 
-    def _waits_for_this_task(self) -> bool:
-        """Whether the current task is inside the run's nursery, at whatever depth."""
+    @property
+    def waits_for_this_task(self) -> bool:
+        """Whether the run waits for the current task: one in its nursery, at whatever depth, or a listener."""
+        if self._journal.in_listener:
+            return True
         nursery = trio.lowlevel.current_task().parent_nursery
         while nursery is not None and nursery is not self._nursery:
             nursery = nursery.parent_task.parent_nursery

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
 import trio
 
+from .._errors import InternalError, RunEnded
 from .._events import DiagnosticCode, ToolExecutionUpdate
-from .._facts import Custom
+from .._facts import Custom, InputRequest, InputResolved, ToolExecutionEnd, ToolExecutionStart
 from .._messages import ToolResult
 from .._ports import PreparedCall
 from ._chain import checked_json
@@ -17,7 +18,20 @@ from ._chain import checked_json
 if TYPE_CHECKING:
     from ._tool_phase import ToolPhase
 
-__all__ = ["CallContext"]
+__all__ = ["CallContext", "Said"]
+
+Said: TypeAlias = (
+    ToolExecutionStart
+    | ToolExecutionUpdate
+    | Custom
+    | InputRequest
+    | InputResolved
+    | ToolExecutionEnd
+    | trio.Event
+    | None
+)
+"""What workers put on the channel.  An event asks to be set when all before it is posted; ``None``: a
+worker is done."""
 
 
 @final
@@ -28,12 +42,14 @@ class CallContext:
       held: the converted result, from the tool's return on; a cut after that does not lose it.
       scope: the scope of the worker that runs it, if anybody can cut it.
       cut: that scope was cancelled.
+      suspended: it was cut since an answer will come later; it runs again from its start.
       timed: the scope of the call's own timeout, if it has one.
       invoked: its tool, or a hook around it, has been entered.
       abandoned: its thread goes on without it, and keeps its token.
     """
 
     __slots__ = (
+        "_asked",
         "_phase",
         "abandoned",
         "began",
@@ -45,6 +61,7 @@ class CallContext:
         "invoked",
         "prepared",
         "scope",
+        "suspended",
         "timed",
     )
 
@@ -61,6 +78,8 @@ class CallContext:
         self.invoked = False
         self.scope: trio.CancelScope | None = None
         self.cut = False
+        self.suspended = False
+        self._asked = 0
 
     @property
     def call_id(self) -> str:
@@ -94,6 +113,41 @@ class CallContext:
             self._phase.late.dropped(self.prepared.call)
         elif type(event) is Custom or self._phase.journal.watched:
             self._phase.say(event)
+
+    # --- asking a person -----------------------------------------------------------------------------
+
+    @trio.lowlevel.enable_ki_protection
+    async def ask(self, question: str) -> str:
+        """See :class:`trio_agent.ToolContext`."""
+        await trio.lowlevel.checkpoint()
+        phase = self._phase
+        if self.closed:
+            raise RunEnded("the call has ended: it asks nobody any more")
+        self._asked += 1
+        number = self._asked
+        answer = phase.asking.answered(self.index, number, question)
+        if answer is not None:
+            return answer
+        phase.asking.check_may_ask()
+        request = InputRequest(self.call_id, self.index, number, question)
+        phase.say(request)
+        await phase.posted()
+        resolved = await phase.asking.ask(request, self.prepared)
+        if self.closed:
+            raise RunEnded("the call has ended: the answer comes too late")
+        phase.say(resolved)
+        if resolved.answer is not None:
+            return resolved.answer
+        self.suspended = True
+        self.cut_short()
+        await trio.sleep_forever()
+        raise InternalError("a call that was cut went on")
+
+    def cut_short(self) -> None:
+        """Cancel the call."""
+        assert self.scope is not None  # whoever can ask for this makes the run reachable
+        self.cut = True
+        self.scope.cancel()
 
     @trio.lowlevel.enable_ki_protection
     def diagnose(self, code: str, text: str) -> None:

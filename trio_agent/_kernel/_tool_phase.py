@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import attrs
 import outcome
@@ -20,9 +20,10 @@ import trio
 
 from .._errors import FatalToolError, StoreFailed, leaves
 from .._events import ToolExecutionUpdate
-from .._facts import Custom, ToolExecutionEnd, ToolExecutionStart
+from .._facts import Custom, InputRequest, InputResolved, ToolExecutionEnd, ToolExecutionStart
 from .._messages import NEVER_STARTED, ToolCall, ToolResult
 from .._ports import Dispatcher, PreparedCall
+from ._asking import Asking
 from ._chain import Chain, RunContext
 from ._control import Control
 from ._guard import Guard, error_result
@@ -30,13 +31,9 @@ from ._journal import Journal
 from ._lanes import Lanes, needs_lanes
 from ._late import LateUpdates
 from ._prepare import Preparation, after_result
-from ._tool_context import CallContext
+from ._tool_context import CallContext, Said
 
 __all__ = ["ToolPhase"]
-
-Said: TypeAlias = ToolExecutionStart | ToolExecutionUpdate | Custom | ToolExecutionEnd | trio.Event | None
-"""What workers put on the channel.  An event asks to be set when all before it is posted; ``None``: a
-worker is done."""
 
 BREATH: Final = 8
 """How many calls that never wait a worker runs before it lets other tasks run."""
@@ -50,11 +47,13 @@ class ToolPhase:
         self,
         dispatcher: Dispatcher,
         chain: Chain,
+        asking: Asking,
         control: Control,
         journal: Journal,
         context: RunContext,
         max_parallel: int,
     ) -> None:
+        self.asking = asking
         self.journal = journal
         self.control = control
         self.context = context
@@ -62,7 +61,7 @@ class ToolPhase:
         self.limiter = trio.CapacityLimiter(max_parallel)
         self._width = max_parallel
         self._chain = chain
-        self._preparation = Preparation(dispatcher, chain, control, journal)
+        self._preparation = Preparation(dispatcher, chain, asking, control, journal)
         self._guard = Guard(dispatcher, chain)
         self._send: trio.MemorySendChannel[Said] | None = None
         self._receive: trio.MemoryReceiveChannel[Said] | None = None
@@ -77,6 +76,11 @@ class ToolPhase:
         self._rounds = 0
         self._done = 0
         self._wake: trio.Event | None = None
+
+    def configure(self, dispatcher: Dispatcher) -> None:
+        """Run the calls of ``dispatcher`` from now on; between turns."""
+        self._preparation.dispatcher = dispatcher
+        self._guard = Guard(dispatcher, self._chain)
 
     # --- the phase, in the loop's task ---------------------------------------------------------------
 
@@ -115,7 +119,8 @@ class ToolPhase:
         prefix = f"{state.run_id}.{state.turn}."
         while ready:
             index, prepared = ready.popleft()
-            yield CallContext(self, index, prepared, f"{prefix}{index}")
+            before = state.started[index]  # the start that a crash or a suspension has cut: the key stays
+            yield CallContext(self, index, prepared, f"{prefix}{index}" if before is None else before.idempotency_key)
 
     async def _run_alone(self, call: CallContext) -> None:
         """A single call, in the loop's own task: nothing to pull, and what it says is posted at once."""
@@ -160,7 +165,7 @@ class ToolPhase:
             case ToolExecutionEnd():
                 if self.journal.state.results[said.index] is None:
                     self.journal.post(said)
-            case ToolExecutionStart() | Custom():
+            case ToolExecutionStart() | Custom() | InputRequest() | InputResolved():
                 self.journal.post(said)
             case ToolExecutionUpdate():
                 self.journal.emit(said)
@@ -177,6 +182,13 @@ class ToolPhase:
             self._post(said)
         else:
             self._tell(said)
+
+    async def posted(self) -> None:
+        """Wait until what was said so far is posted.  A checkpoint only if it has to wait."""
+        if not self._alone:
+            event = trio.Event()
+            self.say(event)
+            await event.wait()
 
     def _tell(self, said: Said) -> None:
         assert self._send is not None
@@ -266,10 +278,12 @@ class ToolPhase:
         finally:
             if result is None:
                 result = call.held  # what the tool returned is not lost by a cut in what follows it
-            if result is None and call.cut and not call.closed:
+            if result is None and call.cut and not call.closed and not call.suspended:
                 result = ToolResult.of(call_id, "interrupted")
             if result is not None:
                 self._end(call, result)
+            elif call.suspended:
+                self._let_others_run(call)
             call.close()  # also if its result is settlement's
             del self._running[call_id]
             if not call.abandoned:
@@ -288,10 +302,7 @@ class ToolPhase:
         """Wait until the start is durable.  Cut here, before its effect, the call is ``not_run``."""
         accepted = False
         try:
-            if not self._alone:
-                posted = trio.Event()
-                self.say(posted)
-                await posted.wait()
+            await self.posted()
             await self.journal.committed()
             await trio.lowlevel.checkpoint_if_cancelled()  # the cut may have come while this task was being woken
             accepted = self.control.may_start and not self._interrupted
@@ -330,7 +341,7 @@ class ToolPhase:
         self.drain()
         running = self._running.get(call_id)
         if running is not None:
-            _cut(running)
+            running.cut_short()
             return True
         calls = self.journal.state.calls
         if not self._places:
@@ -343,7 +354,7 @@ class ToolPhase:
         self.drain()
         self._interrupted = True
         for running in self._running.values():
-            _cut(running)
+            running.cut_short()
         for index, call in enumerate(self.journal.state.calls):
             if call.id not in self._running:
                 self._leave_out(index, call)
@@ -370,14 +381,12 @@ class ToolPhase:
         """The calls that were started and have not ended, as ``name (id)``."""
         return tuple(f"{call.prepared.call.name} ({call.call_id})" for call in self._running.values())
 
+    def running(self) -> tuple[ToolCall, ...]:
+        """The calls that were started and have not ended."""
+        return tuple(call.prepared.call for call in self._running.values())
+
     def cut_deadline(self, call: CallContext) -> float:
         """Until when what a cut call cannot stop is waited for.  A cut of one call is no settlement."""
         if call.cut and not self.control.cut:
             return self.journal.now() + self.control.settle_timeout
         return self.control.foreign_deadline()
-
-
-def _cut(call: CallContext) -> None:
-    assert call.scope is not None  # whoever can ask for this makes the run reachable
-    call.cut = True
-    call.scope.cancel()

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import attrs
+import trio
 
+from .._errors import ConfigError
 from .._facts import Custom
 from .._kernel._chain import checked_json
 
@@ -32,6 +34,10 @@ class BareContext:
     scratch: dict[str, Any] = attrs.field(factory=dict[str, Any], kw_only=True)  # Any: the tools' own
     thread_until: float = attrs.field(default=math.inf, kw_only=True)
     """What :meth:`thread_deadline` answers: by default a thread that was cut is waited for."""
+    answers: list[str] = attrs.field(factory=list[str], kw_only=True)
+    """What :meth:`ask` answers, in order."""
+    questions: list[str] = attrs.field(factory=list[str], init=False)
+    """What was asked, in order."""
     updates: list[object] = attrs.field(factory=list[object], init=False)
     """What was shown as progress, in order."""
     customs: list[Custom] = attrs.field(factory=list[Custom], init=False)
@@ -53,6 +59,18 @@ class BareContext:
           ValueError: ``data`` is not JSON.
         """
         self.customs.append(Custom(name, checked_json(data), self.call_id))
+
+    async def ask(self, question: str) -> str:
+        """The next of :attr:`answers`.  A checkpoint.
+
+        Raises:
+          ConfigError: there is none left.
+        """
+        await trio.lowlevel.checkpoint()
+        self.questions.append(question)
+        if len(self.questions) > len(self.answers):
+            raise ConfigError(f"input: the tool asked {question!r:.200}, and there is no answer left")
+        return self.answers[len(self.questions) - 1]
 
     def diagnose(self, code: str, text: str) -> None:
         """Keep it in :attr:`diagnostics`."""

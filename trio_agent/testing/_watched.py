@@ -5,8 +5,8 @@ Each wrapper does what the one inside does and nothing else, unless the seams ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, final
 
 import attrs
 
@@ -15,10 +15,12 @@ from .._facts import Fact, ToolExecutionStart
 from .._messages import ToolCall, ToolResult
 from .._middleware import Middleware
 from .._model import ModelRequest, ToolSpec
-from .._ports import Dispatcher, Emit, Listener, ModelProvider, PreparedCall, SessionStore, ToolContext
+from .._ports import Dispatcher, Emit, Listener, ModelProvider, PreparedCall, SessionInfo, SessionStore, ToolContext
 from ._seams import Seams
 
 __all__ = ["Calls", "Ran", "WatchedDispatcher", "WatchedListener", "WatchedModel", "WatchedStore", "watched_middleware"]
+
+T = TypeVar("T")
 
 
 @final
@@ -47,7 +49,7 @@ class WatchedModel:
 
 @final
 class WatchedStore:
-    """A store behind the seams ``append`` and ``read``, and what it has been told."""
+    """A store whose methods are seams of the same names, and what it has been told."""
 
     def __init__(self, inner: SessionStore, seams: Seams) -> None:
         self.inner = inner
@@ -57,33 +59,59 @@ class WatchedStore:
         self.started: set[str] = set()
         """Ids of the calls whose start it has taken."""
         self.failed = False
-        """An append or a read has raised."""
+        """Something that it was asked has raised."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
         """As the store inside; what it takes is remembered."""
 
         async def append() -> int:
             head = await self.inner.append(session, facts, expected_head=expected_head)
-            self.facts.setdefault(session, []).extend(facts)
+            self.facts.setdefault(session, [])[expected_head:] = facts  # what is appended again counts once
             self.started.update(fact.call_id for fact in facts if isinstance(fact, ToolExecutionStart))
             return head
 
-        try:
-            return await self._seams.cross("append", append)
-        except Exception:
-            self.failed = True
-            raise
+        return await self._cross("append", append)
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        """As the store inside; what is read from the start is remembered."""
-        try:
-            found = await self._seams.cross("read", lambda: self.inner.read(session, after=after))
-        except Exception:
-            self.failed = True
-            raise
-        if not after:
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        """As the store inside; a log that is read whole is remembered."""
+        found = await self._cross("read", lambda: self.inner.read(session, after=after, limit=limit))
+        if not after and limit is None:
             self.facts[session] = list(found)
         return found
+
+    async def head(self, session: str) -> int:
+        """As the store inside."""
+        return await self._cross("head", lambda: self.inner.head(session))
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """As the store inside."""
+        return await self._cross("list", self.inner.list)
+
+    async def delete(self, session: str) -> bool:
+        """As the store inside; what it has deleted is forgotten here too."""
+
+        async def delete() -> bool:
+            there = await self.inner.delete(session)
+            self.facts.pop(session, None)
+            return there
+
+        return await self._cross("delete", delete)
+
+    async def fork(self, session: str, to: str, *, at: int) -> None:
+        """As the store inside; what is known of the source is known of the fork."""
+
+        async def fork() -> None:
+            await self.inner.fork(session, to, at=at)
+            self.facts[to] = self.facts.get(session, [])[:at]
+
+        await self._cross("fork", fork)
+
+    async def _cross(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await self._seams.cross(seam, call)
+        except Exception:
+            self.failed = True
+            raise
 
 
 @attrs.define

@@ -84,7 +84,16 @@ class LocalDispatcher:
             except Exception as error:  # the lane function is the user's
                 text = f"It was not run: the function that gives its lane failed. {describe(error)}"
                 return ToolResult.of(call.id, "invalid", _bounded(text))
-        return PreparedCall(call, tool.effect, lanes, tool.exclusive, tool.timeout, tool.terminal, (tool, arguments))
+        return PreparedCall(
+            call,
+            tool.effect,
+            lanes,
+            tool.exclusive,
+            tool.timeout,
+            tool.terminal,
+            tool.requires_approval,
+            (tool, arguments),
+        )
 
     async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
         """Run the call and convert what it returns.

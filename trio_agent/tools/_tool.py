@@ -77,6 +77,8 @@ class Tool:
     """UTF-8 bytes of text that a result may have; of more, head and tail are kept."""
     terminal: bool = attrs.field(default=False, kw_only=True)
     """If a call ends ok, the run stops after its turn."""
+    requires_approval: bool = attrs.field(default=False, kw_only=True)
+    """A person must allow each call: the agent's option ``approval`` asks."""
     spec: ToolSpec = attrs.field(init=False, repr=False)
     """The tool as models are told of it."""
     threaded: bool = attrs.field(init=False, repr=False)
@@ -234,6 +236,7 @@ def tool(
     timeout: float | None = None,
     max_result_bytes: int = 50_000,
     terminal: bool = False,
+    requires_approval: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,

@@ -1,0 +1,126 @@
+"""What there is to resume in a session, and which answers of a person it may go on with.
+
+Pure.  The kernel begins the run that this names; from then on ``decide`` says what is next, as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from .._errors import InvalidAnswer, NotResumable
+from .._facts import ApprovalRequest, ApprovalResolved, InputResolved, Request
+from .._ports import Allow, Deny
+from ._state import State
+
+__all__ = ["Answer", "Resumption", "resumption"]
+
+Answer: TypeAlias = Allow | Deny | str
+"""A person's answer: to an approval ``Allow`` or ``Deny``, to a tool's question a text."""
+
+
+@attrs.frozen
+class Resumption:
+    """How a session goes on.
+
+    Attributes:
+      same_run: a crash has cut the open run, and it goes on under its id; otherwise a new run begins.
+      resumes: the suspended run whose calls the new one runs.
+      answers: the facts that tell what a person has answered.
+    """
+
+    same_run: bool
+    resumes: str | None = None
+    answers: tuple[ApprovalResolved | InputResolved, ...] = ()
+
+
+def resumption(state: State, answers: Mapping[str, Answer], *, somebody_to_ask: bool) -> Resumption:
+    """What ``resume`` does with a log that has come to ``state``.
+
+    Args:
+      answers: by call id.  One that was given before, and is the same, is left out.
+      somebody_to_ask: requests without an answer can be asked again.
+
+    Raises:
+      InvalidAnswer: nobody asked about that call, the answer is of the wrong kind, or another was given before.
+      NotResumable: there is nothing that could go on.
+    """
+    requests = {request.call_id: request for request in state.requests}
+    facts = tuple(
+        _resolved(requests.get(call_id), call_id, answer)
+        for call_id, answer in answers.items()
+        if call_id in requests or not _was_given(state, call_id, answer)
+    )
+    if state.run_id is not None:
+        return Resumption(True, answers=facts)
+    if state.missing:
+        if requests and not facts and not somebody_to_ask:
+            names = ", ".join(f"{request.call_id} ({_what(request)})" for request in requests.values())
+            raise NotResumable(f"the run waits for answers about {names}; expected some, or an agent that can ask")
+        return Resumption(False, state.latest_run, facts)
+    if not state.queue:
+        _check_there_is_more(state)
+    return Resumption(False)
+
+
+def _check_there_is_more(state: State) -> None:
+    if state.stop_reason == "stop":
+        raise NotResumable("the last run ended by itself; prompt() goes on")
+    shown = state.transcript.visible()
+    if not shown:
+        raise NotResumable("the session has no history yet; prompt() begins it")
+    if shown[-1].role == "assistant":
+        why = f"the last run ended ({state.stop_reason}) and " if state.stop_reason else ""
+        raise NotResumable(f"{why}the history ends with an answer, so a model has nothing to answer; prompt() goes on")
+
+
+def _was_given(state: State, call_id: str, answer: Answer) -> bool:
+    """Whether this very answer was given before.
+
+    Raises:
+      InvalidAnswer: another was, or nobody asked.
+    """
+    given = state.answered.get(call_id)
+    if given is None:
+        waiting = ", ".join(repr(request.call_id) for request in state.requests) or "none"
+        raise InvalidAnswer(f"nobody asked about call {call_id!r}; waiting for an answer: {waiting}")
+    if given != _told(answer):
+        raise InvalidAnswer(f"call {call_id!r} was answered before, with {_shown(given)}; got {_shown(_told(answer))}")
+    return True
+
+
+def _told(answer: Answer) -> tuple[str, str]:
+    match answer:
+        case Allow():
+            return "allow", ""
+        case Deny(reason):
+            return "deny", reason
+        case _:
+            return "text", answer
+
+
+def _shown(told: tuple[str, str]) -> str:
+    return f"{told[0]} {told[1]!r}"[:200] if told[1] else told[0]
+
+
+def _what(request: Request) -> str:
+    return f"may {request.name} run?" if isinstance(request, ApprovalRequest) else request.question[:200]
+
+
+def _resolved(request: Request | None, call_id: str, answer: object) -> ApprovalResolved | InputResolved:
+    assert request is not None
+    if isinstance(request, ApprovalRequest):
+        match answer:
+            case Allow():
+                return ApprovalResolved(call_id, request.index, "allow")
+            case Deny(reason):
+                return ApprovalResolved(call_id, request.index, "deny", reason)
+            case _:
+                raise InvalidAnswer(
+                    f"call {call_id!r} waits for a permission; expected Allow or Deny, got {answer!r:.200}"
+                )
+    if not isinstance(answer, str):
+        raise InvalidAnswer(f"call {call_id!r} waits for the answer to a question; expected a str, got {answer!r:.200}")
+    return InputResolved(call_id, request.index, request.number, answer)

@@ -1,0 +1,39 @@
+"""Another blueprint for a session's next turn: what may change between turns, and what it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from .._errors import ConfigError
+from .._ports import Dispatcher, ModelProvider
+from ._config import KernelConfig
+from ._limited import check_tool_choice
+
+__all__ = ["changed"]
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "model": (ModelProvider,),
+    "dispatcher": (Dispatcher,),
+    "system": (str, type(None)),
+    "reasoning": (str, type(None)),
+}
+
+
+def changed(config: KernelConfig, changes: Mapping[str, object]) -> KernelConfig:
+    """The blueprint with these changes.
+
+    Raises:
+      ConfigError: one of them cannot be used, or is none; the message names it.
+    """
+    for name, value in changes.items():
+        if name not in _KINDS:
+            raise ConfigError(f"a session cannot change {name!r}; expected model, tools, system or reasoning")
+        if not isinstance(value, _KINDS[name]):
+            wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in _KINDS[name])
+            raise ConfigError(f"{name}: expected a {wanted}, got a {type(value).__name__}")
+    config = attrs.evolve(config, **changes)  # type: ignore[arg-type]  # checked above
+    check_tool_choice(config.limits.tool_choice, {spec.name for spec in config.dispatcher.specs})
+    return config
