@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Literal, TypeAlias, TypedDict, Unpack, final
 
-import attrs
 import trio
 
 from ._core._resume import Answer
@@ -17,7 +16,7 @@ from ._errors import ConfigError, SessionBusy, SessionClosed
 from ._facts import ConfigChange
 from ._kernel._announcer import OnListenerError, checked
 from ._kernel._branching import fork, rewind
-from ._kernel._changes import changed
+from ._kernel._changes import changed, remembered
 from ._kernel._config import KernelConfig
 from ._kernel._journal import Journal
 from ._kernel._leaving import leave
@@ -89,9 +88,7 @@ class Session:
             raise RuntimeError("a session is entered once; make another with agent.session(...)")
         self._manager = trio.open_nursery()
         await self._journal.open()
-        remembered = self._journal.state.config
-        if remembered is not None:  # what was configured as text outlives the process; models and tools cannot
-            self._config = attrs.evolve(self._config, system=remembered.system, reasoning=remembered.reasoning)
+        self._config = remembered(self._config, self._journal.state)
         self._nursery = await self._manager.__aenter__()
         self._journal.start(self._nursery)
         for listener in self._config.listeners:

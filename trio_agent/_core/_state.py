@@ -8,11 +8,12 @@ given in place.  Only the journal calls it, and only the journal's state exists;
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import assert_never
 
 import attrs
 
-from .._errors import Failure
+from .._errors import Failure, SessionCorrupt
 from .._facts import (
     AbortRequested,
     AgentEnd,
@@ -44,7 +45,7 @@ from .._model import NO_USAGE, Usage
 from .._options import Limits
 from ._transcript import Transcript
 
-__all__ = ["State", "fold"]
+__all__ = ["State", "fold", "state_of"]
 
 
 @attrs.define
@@ -218,6 +219,22 @@ def fold(state: State, fact: Fact) -> None:
             pass
         case _:
             assert_never(fact)
+
+
+def state_of(facts: Iterable[Fact], session: str) -> State:
+    """What the log of a session adds up to.
+
+    Raises:
+      SessionCorrupt: a fact cannot have happened after those before it; the message names its place.
+    """
+    state = State()
+    for fact in facts:
+        try:
+            fold(state, fact)
+        except LookupError as error:
+            place = f"fact {state.head} of session {session!r}"
+            raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
+    return state
 
 
 def _run_began(state: State, fact: AgentStart) -> None:

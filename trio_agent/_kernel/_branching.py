@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from .._core._settle import close_run
-from .._core._state import State, fold
+from .._core._state import State, state_of
 from .._errors import ConfigError
 from .._facts import AgentEnd, Rewind, stamp
 from .._ports import SessionStore
@@ -56,9 +56,7 @@ async def fork(journal: Journal, store: SessionStore | None, to: str, at: int | 
         await store.fork(journal.session, to, at=at)
         return
     facts = list(await store.read(journal.session, limit=at))
-    then = State()
-    for fact in facts:
-        fold(then, fact)
+    then = state_of(facts, journal.session)
     for number, end in enumerate(close_run(then, "interrupted"), at + 1):
         stamp(end, number, journal.now(), attrs.evolve(last[0].place, journal=to))
         facts.append(end)

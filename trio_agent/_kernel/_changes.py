@@ -1,4 +1,4 @@
-"""Another blueprint for a session's next turn: what may change between turns, and what it must be."""
+"""Another blueprint for a session's next turn: what may change between turns, and what its log remembers of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final
 
 import attrs
 
+from .._core._state import State
 from .._errors import ConfigError
 from .._ports import Dispatcher, ModelProvider
 from ._config import KernelConfig
 from ._limited import check_tool_choice
 
-__all__ = ["changed"]
+__all__ = ["changed", "remembered"]
 
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "model": (ModelProvider,),
@@ -37,3 +38,9 @@ def changed(config: KernelConfig, changes: Mapping[str, object]) -> KernelConfig
     config = attrs.evolve(config, **changes)  # type: ignore[arg-type]  # checked above
     check_tool_choice(config.limits.tool_choice, {spec.name for spec in config.dispatcher.specs})
     return config
+
+
+def remembered(config: KernelConfig, state: State) -> KernelConfig:
+    """The blueprint with the texts that the session was configured to; models and tools do not outlive a process."""
+    said = state.config
+    return config if said is None else attrs.evolve(config, system=said.system, reasoning=said.reasoning)

@@ -18,8 +18,8 @@ from typing import cast, final
 import attrs
 import trio
 
-from .._core._state import State, fold
-from .._errors import AgentError, Failure, SessionCorrupt, StoreFailed, describe
+from .._core._state import State, fold, state_of
+from .._errors import AgentError, Failure, StoreFailed, describe
 from .._events import Diagnostic, DiagnosticCode, Event, Observation
 from .._facts import AgentEnd, AgentResume, AgentStart, Fact, MessageEnd, Place, TurnStart, stamp
 from .._ports import Listener, SessionStore
@@ -89,7 +89,7 @@ class Journal:
 
     def __attrs_post_init__(self) -> None:
         self._queueing = self._store is not None
-        self._place = Place("", 0, (), self._name)
+        self._place = self._between_runs()
 
     # --- opening and closing -------------------------------------------------------------------------
 
@@ -105,20 +105,12 @@ class Journal:
             return
         claim(self._store, self.session, self)
         try:
-            self._fold_all(await self._store.read(self.session))
+            self.state = state_of(await self._store.read(self.session), self.session)
         except BaseException as error:
             release(self._store, self.session, self)
             if isinstance(error, StoreFailed) or not isinstance(error, Exception):
                 raise
             raise StoreFailed(f"session {self.session!r} cannot be read: {describe(error)}") from error
-
-    def _fold_all(self, facts: Sequence[Fact]) -> None:
-        for fact in facts:
-            try:
-                fold(self.state, fact)
-            except LookupError as error:
-                place = f"fact {self.state.head} of session {self.session!r}"
-                raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
         self._committed = self.state.head
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -155,11 +147,11 @@ class Journal:
     def seal_run(self) -> None:
         """The run's last fact was posted: what comes is part of the session only."""
         self._run_until = self.state.head
-        self._place = Place("", self.state.turn, (), self._name)
+        self._place = self._between_runs()
 
     def end_run(self) -> None:
         """The run is over, or settled as far as its time allowed: let its readers and listeners end."""
-        if self._store is not None and self.failed is None and self._committed < min(self._run_until, self.state.head):
+        if self._store is not None and self._committed < min(self._run_until, self.state.head):
             self._give_up()
         self._on_failure = None
         for reader in self._readers:
@@ -180,7 +172,7 @@ class Journal:
 
     def close(self) -> None:
         """Let the tasks end when they have done what is queued; the session may be opened again."""
-        if self._store is not None and self.failed is None and self._committed < self.state.head:
+        if self._store is not None and self._committed < self.state.head:
             self._give_up()
         self._closing = True
         self._wake.set()
@@ -221,6 +213,9 @@ class Journal:
             self._stir()
         else:
             self._show(observation)
+
+    def _between_runs(self) -> Place:
+        return Place("", self.state.turn, (), self._name)
 
     @trio.lowlevel.enable_ki_protection
     def diagnose(self, code: DiagnosticCode, text: str) -> bool:
@@ -327,18 +322,20 @@ class Journal:
 
     @trio.lowlevel.enable_ki_protection  # an interrupt in the store's code would leave nobody to write the end
     async def _write(self) -> None:
-        with trio.CancelScope(shield=True, deadline=self._deadline) as self._shield:
-            while self._queue or not self._closing:
-                if self._queue and (self.watched or self._demanded > self._committed or self._closing):
-                    await self._commit()
-                else:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-        if self._shield.cancelled_caught and self._committed < self.state.head:
-            self._give_up()
+        try:
+            with trio.CancelScope(shield=True, deadline=self._deadline) as self._shield:
+                while self._queue or not self._closing:
+                    if self._queue and (self.watched or self._demanded > self._committed or self._closing):
+                        await self._commit()
+                    else:
+                        self._wake = trio.Event()
+                        await self._wake.wait()
+        finally:
+            if self._committed < self.state.head:
+                self._give_up()
 
     def _give_up(self) -> None:
-        """The settle deadline has passed with a commit open: whether it took effect is unknown."""
+        """A commit was cut, by the settle deadline or by the store itself: whether it took effect is unknown."""
         self._fail(StoreFailed(f"session {self.session!r}: a commit was still open at the settle deadline"))
 
     async def _commit(self) -> None:

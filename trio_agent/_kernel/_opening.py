@@ -86,7 +86,7 @@ def settle_what_is_left(journal: Journal) -> None:
     if state.run_id is not None:
         journal.settle_earlier(close_turn(state, "interrupted", recovered=True))
         journal.settle_earlier(close_run(state, "interrupted"))
-    elif state.missing:
+    if state.missing:
         journal.settle_earlier(close_calls(state, recovered=True))
 
 

@@ -24,6 +24,7 @@ from .._ports import Listener
 from ._announcer import OnListenerError, checked
 from ._asking import Asking
 from ._chain import Chain, RunContext
+from ._changes import remembered
 from ._config import KernelConfig
 from ._control import Control
 from ._host import Host
@@ -104,7 +105,8 @@ class Run:
 
     def _assemble(self) -> RunContext:
         """Put together what performs the run; foreign code may raise here, where no nursery is open."""
-        journal, control, config = self._journal, self._control, self._config
+        journal, control = self._journal, self._control
+        self._config = config = remembered(self._config, journal.state)
         self._log_from = len(journal.log)
         run_id = self._opening.check(journal.state, config, self._run_id)
         asking = Asking(journal, control, config.input)
@@ -146,7 +148,7 @@ class Run:
         return await leave(manager, kind, error, traceback, "the run")
 
     def cut(self) -> None:
-        """Cut the run as leaving its block does.  For its session."""
+        """Cut the run, as leaving its block does."""
         self._control.leave()
         if self._control.ended:  # else settlement begins when the loop has left what cannot be cut
             self._journal.settle_by(self._control.settle_deadline())
@@ -161,12 +163,7 @@ class Run:
         return self._reader
 
     async def __anext__(self) -> Event:
-        """The next event of the run's own reader.  A checkpoint; a cut loses no event.
-
-        Raises:
-          StopAsyncIteration: the run is over and everything was read.
-          trio.BusyResourceError: another task waits for the run's own reader; :meth:`events` makes one more.
-        """
+        """The next event of the run's own reader, as of any :class:`Subscription`; :meth:`events` makes one more."""
         return await aiter(self).__anext__()
 
     @trio.lowlevel.enable_ki_protection
