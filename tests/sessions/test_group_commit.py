@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -87,7 +87,7 @@ async def test_who_is_cancelled_in_the_queue_takes_it_back_and_who_is_being_comm
             scopes[3].cancel()
             desk.gate.release()
     assert desk.batches == [[1], [3, 5]]
-    assert got == [-1, -3, -5]
+    assert sorted(got) == [-5, -3, -1]
     assert [scope.cancelled_caught for scope in scopes.values()] == [False, True, False, True, False]
 
 
@@ -127,29 +127,34 @@ async def test_what_waits_longest_is_next() -> None:
                 nursery.start_soon(group.together, item)
                 await until_blocked()
             desk.gate.release(2)
-    assert desk.batches == [[1], [101], [2, 3], [102]] or desk.batches == [[1], [101], [102], [2, 3]]
-    assert desk.batches == [[1], [101], [2, 3], [102]] or desk.batches.index([102]) > desk.batches.index([101])
+    assert desk.batches == [[1], [101], [2, 3], [102]]
 
 
 async def test_closing_is_not_cut() -> None:
     desk = Desk()
     group = GroupCommit(desk.commit)
     called: list[str] = []
+    scope = trio.CancelScope()
+
+    async def close() -> None:
+        with scope:
+            await group.alone(lambda: called.append("closed"), uncut=True)
+            called.append("and told")
+
     with trio.fail_after(REAL):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(group.together, 1)
             await desk.until_begun()
-
-            async def close() -> None:
-                await group.alone(lambda: called.append("closed"), uncut=True)
-
             nursery.start_soon(close)
             await until_blocked()
-            nursery.cancel_scope.cancel()
+            scope.cancel()
             await until_blocked()
             assert called == []
             desk.gate.release()
-    assert called == ["closed"]
+        with trio.CancelScope() as late:
+            late.cancel()
+            await group.alone(lambda: called.append("closed again"), uncut=True)
+    assert called == ["closed", "and told", "closed again"]
 
 
 async def test_a_commit_that_breaks_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +204,7 @@ async def test_without_a_thread_each_is_told_and_later_ones_are_served(monkeypat
 
 
 @pytest.fixture
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a thread would do is done in a later step of the loop: every course is the same each time."""
 
     def start(function: Callable[[], object], deliver: Callable[[outcome.Outcome[object]], object]) -> None:
@@ -207,7 +212,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         token.run_sync_soon(token.run_sync_soon, lambda: deliver(outcome.capture(function)))
 
     monkeypatch.setattr(trio.lowlevel, "start_thread_soon", start)
-    yield
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -297,7 +301,7 @@ async def test_a_conflict_of_one_does_not_spoil_the_others(tmp_path: Path) -> No
 async def test_hundreds_of_appends_are_cut_at_random(tmp_path: Path, seed: int) -> None:
     """Returned: it is there.  Cancelled: it is not."""
     rng = random.Random(seed)
-    scopes: set[trio.CancelScope] = set()
+    doomed: dict[trio.CancelScope, int] = {}  # and the steps that are left to them
     fates = {True: 0, False: 0}
 
     async def write(store: SQLiteStore, session: str) -> None:
@@ -305,9 +309,10 @@ async def test_hundreds_of_appends_are_cut_at_random(tmp_path: Path, seed: int) 
         for number in range(40):
             batch = notes(len(kept) + 1, 2, f"{session} {number}")
             with trio.CancelScope() as scope:
-                scopes.add(scope)
+                if rng.randrange(2):
+                    doomed[scope] = rng.randrange(20)
                 await store.append(session, batch, expected_head=len(kept))
-            scopes.discard(scope)
+            doomed.pop(scope, None)
             fates[not scope.cancelled_caught] += 1
             if not scope.cancelled_caught:
                 kept += texts(batch)
@@ -317,10 +322,11 @@ async def test_hundreds_of_appends_are_cut_at_random(tmp_path: Path, seed: int) 
 
     async def cut() -> None:
         while True:
-            for _ in range(rng.randrange(30)):
-                await trio.lowlevel.checkpoint()
-            if scopes:
-                rng.choice(sorted(scopes, key=id)).cancel()
+            for scope in [scope for scope, steps in doomed.items() if steps == 0]:
+                scope.cancel()
+                del doomed[scope]
+            for scope in doomed:
+                doomed[scope] -= 1
             await trio.lowlevel.checkpoint()
 
     with trio.fail_after(REAL):
@@ -332,4 +338,4 @@ async def test_hundreds_of_appends_are_cut_at_random(tmp_path: Path, seed: int) 
             await store.check()
             cutters.cancel_scope.cancel()
     assert sum(fates.values()) == 320
-    assert min(fates.values()) > 20, fates
+    assert min(fates.values()) > 10, fates

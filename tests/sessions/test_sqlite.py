@@ -18,7 +18,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.sessions.sqlite_stage import REAL, fill, log_of, notes, outside, texts, until_blocked
+from tests.sessions.sqlite_stage import REAL, fill, folder_of, log_of, notes, outside, texts, until_blocked
 from trio_agent import ConfigError, Fact, SessionStore, StoreFailed
 from trio_agent._ports import SessionInfo
 from trio_agent.sessions import SQLiteStore
@@ -164,10 +164,12 @@ async def test_positions_that_no_log_has_are_asked_for_in_vain(tmp_path: Path) -
             assert await log_of(store, after=-(2**80)) == texts(notes(1, 3, "s"))
             assert texts(await store.read("s", after=1, limit=2**80)) == texts(notes(2, 2, "s"))
             assert await store.read("s", limit=0) == ()
-            for head in (-1, -(2**80), 2**80):
-                with pytest.raises(StoreFailed, match=f"expected the head {head}, it is 3"):
-                    await store.append("s", notes(1, 9), expected_head=head)
+            for session, there in (("s", 3), ("new", 0)):
+                for head in (-1, -(2**80), 2**80):
+                    with pytest.raises(StoreFailed, match=f"expected the head {head}, it is {there}"):
+                        await store.append(session, notes(1, 9, session), expected_head=head)
             assert await log_of(store) == texts(notes(1, 3, "s"))
+            assert len(await store.list()) == 1
 
 
 # --- opening and closing ----------------------------------------------------------------------------------------------
@@ -212,29 +214,32 @@ async def test_a_store_opens_at_its_first_use(tmp_path: Path, inline: bool) -> N
         await store.aclose()
         async with SQLiteStore(path, inline=inline):
             assert path.with_name("s.db-shm").exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["s.db"]
+    assert [*folder_of(path)] == ["s.db"]
 
 
 @pytest.mark.parametrize("inline", [True, False])
 async def test_a_store_is_closed_although_its_task_is_cancelled(tmp_path: Path, inline: bool) -> None:
+    path = tmp_path / "s.db"
     with trio.fail_after(REAL):
-        store = SQLiteStore(tmp_path / "s.db", inline=inline)
+        store = SQLiteStore(path, inline=inline)
         await fill(store)
         with trio.CancelScope() as scope:
             scope.cancel()
             await store.aclose()
         assert scope.cancelled_caught
-    assert [each.name for each in tmp_path.iterdir()] == ["s.db"]
+    assert [*folder_of(path)] == ["s.db"]
 
 
 async def test_a_store_that_is_forgotten_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
     with trio.fail_after(REAL):
-        store = SQLiteStore(tmp_path / "s.db")
+        store = SQLiteStore(path)
         await fill(store)
-        assert (tmp_path / "s.db-wal").exists()
+        assert "s.db-wal" in folder_of(path)
         del store
-        gc.collect()
-    assert [each.name for each in tmp_path.iterdir()] == ["s.db"]
+        while [*folder_of(path)] != ["s.db"]:  # the thread that worked last may hold it for a moment
+            gc.collect()
+            await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("inline", [True, False])
@@ -254,7 +259,7 @@ async def test_a_store_refuses_a_second_trio_run_at_once(tmp_path: Path) -> None
                 other.execute("BEGIN IMMEDIATE")
                 nursery.start_soon(fill, store)
                 await until_blocked()  # head
-                while not store._worker._working:  # type: ignore[attr-defined]  # noqa: SLF001
+                while not store._worker._working:  # type: ignore[attr-defined]
                     await trio.lowlevel.checkpoint()
                 with pytest.raises(StoreFailed, match="in use by another Trio run"):
                     await trio.to_thread.run_sync(trio.run, partial(store.append, "t", notes(1, 1), expected_head=0))
@@ -315,9 +320,8 @@ def test_an_interrupt_takes_back_what_is_queued_and_waits_for_what_runs(tmp_path
                 returned.append(await store.append("s", notes(1, 2), expected_head=0))
                 await trio.lowlevel.checkpoint()
 
-    with pytest.raises(BaseExceptionGroup) as caught:
+    with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
         trio.run(main)
-    assert caught.group_contains(KeyboardInterrupt)
     assert returned == ([] if queued else [2])
     assert trio.run(store.head, "s") == len(returned) * 2
     assert trio.run(partial(store.append, "u", notes(1, 1), expected_head=0)) == 1

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import get_args
 
 import attrs
 import pytest
 import trio
 
 from tests.kernel.fakes import FakeStore
+from tests.testing.plain_store import Plain, convicted
 from trio_agent import Fact, MessageEnd, SessionConflict, read_fact, write_fact
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing._contracts._case import Case
+from trio_agent.testing._contracts._logbook import every_kind
 from trio_agent.testing._contracts._store import store_contract
-
-
-class Plain:
-    """Logs in memory; what subclasses do wrong stands in one of the small methods."""
-
-    def __init__(self) -> None:
-        self.logs: defaultdict[str, list[Fact]] = defaultdict(list)
-
-    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        await trio.lowlevel.checkpoint()
-        log = self.logs[self.key(session)]
-        self.check(log, expected_head)
-        await self.write(log, facts)
-        return len(log)
-
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        return self.logs[self.key(session)][after:]
-
-    def key(self, session: str) -> str:
-        return session
-
-    def check(self, log: list[Fact], expected_head: int) -> None:
-        if expected_head != len(log):
-            raise SessionConflict(f"expected the head {expected_head}, it is {len(log)}")
-
-    async def write(self, log: list[Fact], facts: Sequence[Fact]) -> None:
-        log.extend(facts)
 
 
 class Written(Plain):
@@ -62,10 +38,15 @@ class Slow(Plain):
             await trio.sleep(0.001)
             return await super().append(session, facts, expected_head=expected_head)
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
         async with self.lock:
             await trio.sleep(0.001)
-            return await super().read(session, after=after)
+            return await super().read(session, after=after, limit=limit)
+
+    async def fork(self, session: str, to: str, *, at: int) -> None:
+        async with self.lock:
+            await trio.sleep(0.001)
+            await super().fork(session, to, at=at)
 
 
 class Threaded(Plain):
@@ -75,8 +56,10 @@ class Threaded(Plain):
         await trio.lowlevel.checkpoint()
 
         def write() -> int:
-            self.check(self.logs[session], expected_head)
-            self.logs[session].extend(facts)
+            new = self.check(self.logs[session], facts, expected_head)
+            self.logs[session].extend(new)
+            if new:
+                self.touch(session)
             return len(self.logs[session])
 
         with trio.CancelScope(shield=True):
@@ -87,10 +70,10 @@ class Threaded(Plain):
 async def opened_and_closed() -> AsyncIterator[Plain]:
     store = Plain()
     yield store
-    assert store.logs
+    store.logs.clear()
 
 
-@pytest.mark.parametrize("make", [Plain, Written, Slow, opened_and_closed])
+@pytest.mark.parametrize("make", [Plain, Written, Slow, opened_and_closed, MemoryStore])
 @pytest.mark.parametrize("number", range(len(store_contract(Plain))))
 def test_a_plain_store_keeps_it(make: Callable[[], Plain], number: int) -> None:
     store_contract(make)[number]()
@@ -103,33 +86,56 @@ def test_a_store_with_a_thread_keeps_it(case: Case) -> None:
 
 def test_every_case_has_a_sentence() -> None:
     cases = store_contract(Plain)
-    assert len({str(case) for case in cases}) == len(cases) > 15
+    assert len({str(case) for case in cases}) == len(cases) > 40
     for case in cases:
         assert case.sentence.endswith("."), case
 
 
+def test_the_logbook_has_a_fact_of_every_kind() -> None:
+    assert {type(fact) for fact in every_kind()} == set(get_args(Fact))
+
+
 # ------------------------------------------------------------------------------- stores that break it
-
-
-def convicted(make: Callable[[], object]) -> set[str]:
-    failed: set[str] = set()
-    for case in store_contract(make):  # type: ignore[arg-type]
-        try:
-            case()
-        except Exception:
-            failed.add(case.name)
-    return failed
 
 
 ATOMIC = "an_append_is_atomic_under_cancellation"
 ONE_WINS = "of_several_at_once_one_wins"
 STALE = "a_stale_head_is_a_conflict"
 BEYOND = "a_head_beyond_the_end_is_a_conflict"
-SESSIONS = {
-    "sessions_do_not_mix",
+AGAIN = "facts_that_are_there_count_as_written"
+REST = "the_rest_of_a_batch_is_written"
+OTHERS = "other_facts_in_their_place_are_a_conflict"
+JOURNAL = "a_fact_of_another_journal_is_another"
+NOTHING = "an_append_of_nothing_needs_the_head_too"
+BEHIND = "facts_with_others_behind_them_are_a_conflict"
+FORKS_WIN = "of_several_forks_at_once_one_wins"
+ASKING = "asking_makes_no_session"
+ALIKE = {
     "names_that_look_alike_are_kept_apart",
+    "names_that_look_alike_are_deleted_apart",
+    "names_that_look_alike_are_forked_apart",
+    "a_list_names_each_session_and_its_head",
+}
+SESSIONS = {
+    *ALIKE,
+    "sessions_do_not_mix",
     "several_sessions_at_once_do_not_compete",
-    ATOMIC,  # it takes a session an attempt
+    "the_head_is_the_last_position",
+    "a_read_takes_no_more_than_its_limit",
+    "the_session_written_to_last_is_first",
+    ASKING,
+    "whatever_is_asked_is_a_checkpoint",
+    "a_question_that_is_cut_leaves_nothing_behind",
+    "a_deleted_session_is_new",
+    "a_fork_has_the_first_facts",
+    "a_fork_and_its_source_go_on_apart",
+    "a_fork_needs_a_new_session",
+    "a_fork_needs_the_facts_that_it_asks_for",
+    FORKS_WIN,
+    # These take a session an attempt:
+    ATOMIC,
+    "a_deletion_is_atomic_under_cancellation",
+    "a_fork_is_atomic_under_cancellation",
 }
 
 
@@ -201,23 +207,23 @@ class Swallowing(Plain):
 class Trusting(Plain):
     """It never looks at the head."""
 
-    def check(self, log: list[Fact], expected_head: int) -> None:
-        pass
+    def check(self, log: list[Fact], facts: Sequence[Fact], expected_head: int) -> Sequence[Fact]:
+        return facts
 
 
 class Lenient(Plain):
     """It takes a caller from the future at his word."""
 
-    def check(self, log: list[Fact], expected_head: int) -> None:
-        super().check(log, min(expected_head, len(log)))
+    def check(self, log: list[Fact], facts: Sequence[Fact], expected_head: int) -> Sequence[Fact]:
+        return super().check(log, facts, min(expected_head, len(log)))
 
 
 class Overwriting(Plain):
     """What a conflict would have written replaces what is there."""
 
-    def check(self, log: list[Fact], expected_head: int) -> None:
-        del log[expected_head:]
-        super().check(log, expected_head)
+    def check(self, log: list[Fact], facts: Sequence[Fact], expected_head: int) -> Sequence[Fact]:
+        del log[max(expected_head, 0) :]
+        return super().check(log, facts, expected_head)
 
 
 class Conflicted(Plain):
@@ -234,18 +240,21 @@ class Conflicted(Plain):
 class Sharing(Plain):
     """What it returns is its own list."""
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        return self.logs[session][after:] if after else self.logs[session]
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        await trio.lowlevel.checkpoint()
+        log = self.logs[session]
+        return log[after:][:limit] if after or limit is not None else log
 
 
 class Keeping(Plain):
     """It keeps the caller's list."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        if expected_head == 0 and isinstance(facts, list):
+        if expected_head == 0 and isinstance(facts, list) and facts and not self.logs[session]:
             await trio.lowlevel.checkpoint()
-            self.check(self.logs[session], expected_head)
+            self.check(self.logs[session], facts, expected_head)
             self.logs[session] = facts
+            self.touch(session)
             return len(facts)
         return await super().append(session, facts, expected_head=expected_head)
 
@@ -272,15 +281,15 @@ class Lonely(Plain):
 class OffByOne(Plain):
     """A position is an index to it."""
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        return self.logs[session][after - 1 :] if after else self.logs[session][:]
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        return await super().read(session, after=max(after - 1, 0), limit=limit)
 
 
 class Impatient(Plain):
     """Nothing to write, nothing to wait for."""
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        if not facts:
+        if not facts and expected_head == len(self.logs[session]):
             return expected_head
         return await super().append(session, facts, expected_head=expected_head)
 
@@ -309,8 +318,8 @@ class Backwards(Plain):
 class Bounded(Plain):
     """It returns one page."""
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
-        return self.logs[session][after : after + 1_000]
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        return await super().read(session, after=after, limit=1_000 if limit is None else limit)
 
 
 class Counting(Plain):
@@ -323,11 +332,11 @@ class Counting(Plain):
 class Locked(Slow):
     """A read that is cut keeps the lock."""
 
-    async def read(self, session: str, *, after: int = 0) -> Sequence[Fact]:
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
         await self.lock.acquire()
         await trio.sleep(0.001)
         self.lock.release()
-        return self.logs[session][after:]
+        return self.logs[session][after:][:limit]
 
 
 @pytest.mark.parametrize(
@@ -335,24 +344,42 @@ class Locked(Slow):
     [
         (WritesFirst, {ATOMIC}),
         (OneByOne, {ATOMIC}),
-        (ChecksFirst, {ONE_WINS}),
+        (ChecksFirst, {ONE_WINS, FORKS_WIN}),
         (WritesLater, {ATOMIC}),
-        (Delegating, {ATOMIC, ONE_WINS}),
+        (Delegating, {ATOMIC, ONE_WINS, FORKS_WIN}),
         (Swallowing, {ATOMIC}),
-        (Trusting, {STALE, BEYOND, ONE_WINS}),
-        (Lenient, {BEYOND}),
-        (Overwriting, {STALE, ONE_WINS}),
-        (Conflicted, {STALE, BEYOND, ONE_WINS}),
+        (Trusting, {STALE, BEYOND, ONE_WINS, FORKS_WIN, AGAIN, REST, OTHERS, JOURNAL, NOTHING, BEHIND, ASKING}),
+        (Lenient, {BEYOND, NOTHING, ASKING}),
+        (Overwriting, {STALE, ONE_WINS, FORKS_WIN, OTHERS, JOURNAL, NOTHING, BEHIND}),
+        (Conflicted, {STALE, BEYOND, ONE_WINS, FORKS_WIN, OTHERS, JOURNAL, BEHIND, ASKING}),
         (Sharing, {"what_was_read_does_not_change"}),
         (Keeping, {"the_batch_is_the_callers"}),
-        (Filing, {"names_that_look_alike_are_kept_apart"}),
-        (Folding, {"names_that_look_alike_are_kept_apart"}),
+        (Filing, ALIKE),
+        (Folding, {*ALIKE, "a_deleted_session_is_new"}),
         (Lonely, SESSIONS),
-        (OffByOne, {"a_read_begins_where_it_is_told", "many_facts_are_one_batch", "what_was_read_does_not_change"}),
+        (
+            OffByOne,
+            {
+                "a_read_begins_where_it_is_told",
+                "a_read_takes_no_more_than_its_limit",
+                "many_facts_are_one_batch",
+                "what_was_read_does_not_change",
+            },
+        ),
         (Impatient, {"an_append_of_nothing_is_one_too"}),
         (Encoding, {"any_text_survives"}),
         (Bounded, {"many_facts_are_one_batch"}),
-        (Backwards, {"what_was_written_is_read", "any_text_survives", "runs_go_on_where_others_ended"}),
+        (
+            Backwards,
+            {
+                "what_was_written_is_read",
+                "any_text_survives",
+                "runs_go_on_where_others_ended",
+                "a_fork_has_the_first_facts",
+                AGAIN,
+                REST,
+            },
+        ),
         (Locked, {"a_read_that_is_cut_leaves_nothing_behind"}),
         (FakeStore, SESSIONS),
     ],

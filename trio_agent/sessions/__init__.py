@@ -2,7 +2,7 @@
 
 from ._jsonl import JSONLStore as JSONLStore
 from ._memory import MemoryStore as MemoryStore
-from ._sqlite import SQLiteStore as SQLiteStore
 from ._session_lines import TornTail as TornTail
+from ._sqlite import SQLiteStore as SQLiteStore
 
 __all__ = ["JSONLStore", "MemoryStore", "SQLiteStore", "TornTail"]

@@ -32,8 +32,8 @@ T = TypeVar("T")
 _DURABILITIES: Final = ("power", "process")
 _LONGEST: Final = 86_400
 """Seconds that a locked file may be waited for."""
-_PAUSE: Final = 0.01
-"""Seconds until a locked file is tried again."""
+_PAUSES: Final = (0.001, 0.05)
+"""Seconds until a locked file is tried again: the first time, and at most; each time twice as many."""
 _THREADS: Final = 8
 """As many sessions are read and written at once."""
 _KNOWN: Final = 1_024
@@ -63,8 +63,8 @@ class JSONLStore:
     program or the machine dies in it, those of its facts stay that were written to their end, in order: each of them has
     happened, and a log may stop anywhere.  A record that was not is a *torn tail*: a last line that is no JSON.  A read
     leaves it out; the next append moves it to the file ``<name>.jsonl.torn``, and writes in its place.  Both are told to
-    ``on_torn_tail``.  Anything else that cannot be read, in the middle or of a newer version, is ``SessionCorrupt``, and
-    nothing is changed.
+    ``on_torn_tail``.  Anything else that cannot be read is ``SessionCorrupt``, and what a newer version has written is
+    ``StoreFailed``; nothing is changed then.
 
     *Several programs.*  Each file is locked (``flock``) while it is read or written, so several stores, also of several
     programs on this machine, may use one folder.  Where there is no ``flock``, on Windows, one program at a time must.
@@ -102,7 +102,7 @@ class JSONLStore:
         self._folder = os.path.abspath(name)
         self._durable = durability == "power"
         self._busy_timeout = busy_timeout
-        self._on_torn_tail = on_torn_tail or _warn
+        self._on_torn_tail = _warn if on_torn_tail is None else on_torn_tail
         self._limiter = None if inline else trio.CapacityLimiter(_THREADS)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._closed = False
@@ -138,8 +138,8 @@ class JSONLStore:
 
         Raises:
           SessionConflict: someone else wrote meanwhile.  Nothing was written.
-          SessionCorrupt: what stands there cannot be read.  Nothing was written.
-          StoreFailed: the file cannot be written, or is locked for too long.  Nothing of it is left.
+          SessionCorrupt: the last of what stands there cannot be read.  Nothing was written.
+          StoreFailed: the file cannot be written, is of a newer version, or is locked for too long.  Nothing of it is left.
           ValueError: a fact is stamped for another position.
         """
         written = tuple(facts)
@@ -152,7 +152,7 @@ class JSONLStore:
 
         Raises:
           SessionCorrupt: a record cannot be read; the message names the file, the line and the byte.
-          StoreFailed: the file cannot be read, or is locked for too long.
+          StoreFailed: the file cannot be read, is of a newer version, or is locked for too long.
         """
         return await self._ask(session, lambda file: file.read(after, limit))
 
@@ -220,14 +220,16 @@ class JSONLStore:
     async def _patiently(self, file: SessionFile, work: Callable[[SessionFile], T]) -> T:
         """Wait while another program has the file locked; that can be cancelled, and has done nothing."""
         until = trio.current_time() + self._busy_timeout
+        pause, longest = _PAUSES
         while True:
             try:
                 return await self._perform(partial(work, file))
             except Busy:
                 if trio.current_time() >= until:
-                    what = f"session {file.session!r}: another program has {file.path} locked"
-                    raise StoreFailed(f"{what} for more than {self._busy_timeout:g} s") from None
-            await trio.sleep(_PAUSE)
+                    what = f"it is locked by another program for {self._busy_timeout:g} s"
+                    raise StoreFailed(f"session {file.session!r} in {file.path}: {what}") from None
+            await trio.sleep(pause)
+            pause = min(2 * pause, longest)
 
     async def _perform(self, work: Callable[[], T]) -> T:
         if self._limiter is None:

@@ -44,9 +44,9 @@ class MemoryStore:
         log = self._logs.get(session)
         there = [] if log is None else log.facts
         known = len(there) - expected_head
-        if known < 0 or any(write_fact(a) != write_fact(b) for a, b in zip(there[expected_head:], facts, strict=False)):
+        if expected_head < 0 or not 0 <= known <= len(facts):
             raise SessionConflict(f"session {session!r}: expected the head {expected_head}, it is {len(there)}")
-        if known > len(facts) or (known and not facts):
+        if any(write_fact(a) != write_fact(b) for a, b in zip(there[expected_head:], facts, strict=False)):
             raise SessionConflict(f"session {session!r}: expected the head {expected_head}, it is {len(there)}")
         if len(facts) > known:
             self._write(session, facts[known:])

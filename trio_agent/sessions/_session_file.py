@@ -1,6 +1,6 @@
 """One session's file: a header in the first line, and a fact in each that follows.
 
-A line is whole when its end is there, or when it is JSON.  What a crash has left of a line that was being
+A line is whole when it is a JSON object: no beginning of one is.  What a crash has left of a line that was being
 written, a *torn tail*, is none: a read leaves it out, and the next append cuts it off.
 
 Knows nothing of Trio, nor of other sessions.  Used by one thread at a time.
@@ -12,16 +12,16 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import BinaryIO, NoReturn, final
+from typing import BinaryIO, final
 
 import attrs
 
-from .._errors import SessionConflict, SessionCorrupt
+from .._errors import SessionConflict, SessionCorrupt, StoreFailed
 from .._facts import Fact
 from .._written import read_fact, write_fact
 from ._file_names import file_name
 from ._open_file import new_file, opened, remove, sync_file, sync_folder, touch, write_at
-from ._session_lines import FORMAT, TornTail, as_read, header_line, header_of, is_json, line_at, line_before
+from ._session_lines import FORMAT, TornTail, as_read, header_line, header_of, json_object, line_at, line_before
 
 __all__ = ["SessionFile"]
 
@@ -43,6 +43,11 @@ class _Look:
     ended: bool = True
     """The last whole one has its line end."""
 
+    def leads_to(self, later: _Look, after: int) -> bool:
+        """Whether what stands behind a position now can be found from where the file ended then."""
+        same = self.identity[:2] == later.identity[:2] and self.ended and self.body > 0
+        return same and self.head <= after and self.end <= later.end
+
 
 @final
 class SessionFile:
@@ -52,7 +57,7 @@ class SessionFile:
       durable: whether a write waits until it would survive that the power is lost.
 
     All methods raise ``OSError`` for what the system refuses, :exc:`Busy` while another program has the file locked, and
-    ``SessionCorrupt`` for what cannot be read; nothing was written then.
+    ``SessionCorrupt`` or ``StoreFailed`` for what cannot be read; nothing was written then.
     """
 
     def __init__(self, folder: str, session: str, *, durable: bool) -> None:
@@ -87,12 +92,11 @@ class SessionFile:
             self._tell_left_out(file, look)
             if after >= look.head:
                 return ()
-            if before is not None and before.ended and before.identity[:2] == look.identity[:2]:
-                if before.head <= after and before.end <= look.end and before.body:
-                    try:  # what was read before need not be passed over again
-                        return self._facts(file, before.head, before.end, look.end, after, limit)
-                    except SessionCorrupt:
-                        self._known = None  # it was edited in place: positions are counted anew
+            if before is not None and before.leads_to(look, after):
+                try:  # what was read before need not be passed over again
+                    return self._facts(file, before.head, before.end, look.end, after, limit)
+                except SessionCorrupt:
+                    self._known = None  # it was edited in place: positions are counted anew
             return self._facts(file, 0, look.body, look.end, after, limit)
 
     def lines(self, at: int) -> bytes:
@@ -132,16 +136,22 @@ class SessionFile:
         try:
             fact = read_fact(line.decode())
         except UnicodeDecodeError as error:
-            self._refuse(file, offset, f"a record is no text: {error}")
-        except SessionCorrupt as error:
-            self._refuse(file, offset, error.message)
+            raise self._corrupt(file, offset, f"a record is no text: {error}") from error
+        except StoreFailed as error:
+            raise self._placed(file, offset, error) from error
         if fact.seq != position:
-            self._refuse(file, offset, f"expected fact {position}, found fact {fact.seq}")
+            raise self._corrupt(file, offset, f"expected fact {position}, found fact {fact.seq}")
         return fact
 
-    def _refuse(self, file: BinaryIO, offset: int, what: str) -> NoReturn:
-        place = f"{self.path}, line {line_at(file, offset)} (byte {offset})"
-        raise SessionCorrupt(f"session {self.session!r}: {place}: {what}")
+    def _corrupt(self, file: BinaryIO, offset: int, what: str) -> SessionCorrupt:
+        return SessionCorrupt(f"{self._place(file, offset)}: {what}")
+
+    def _placed(self, file: BinaryIO, offset: int, error: StoreFailed) -> StoreFailed:
+        """The same, damage or a newer version, with its place."""
+        return type(error)(f"{self._place(file, offset)}: {error.message}")
+
+    def _place(self, file: BinaryIO, offset: int) -> str:
+        return f"session {self.session!r}: {self.path}, line {line_at(file, offset)} (byte {offset})"
 
     # --- what stands there ---------------------------------------------------------------------------
 
@@ -166,18 +176,18 @@ class SessionFile:
             start = line_before(file, body, end)
             file.seek(start)
             line = file.read(end - start)
-            if is_json(line):
+            if json_object(line) is not None:
                 ended = line.endswith(b"\n")
                 position = self._position(file, start, line)
                 return attrs.evolve(look, head=position, end=end, ended=ended)
             end = start
-        self._refuse(file, end, "a record cannot be read, and it is not the last")
+        raise self._corrupt(file, end, "a record cannot be read, and it is not the last")
 
     def _position(self, file: BinaryIO, offset: int, line: bytes) -> int:
         try:
             return read_fact(line.decode()).seq
-        except SessionCorrupt as error:
-            self._refuse(file, offset, error.message)
+        except StoreFailed as error:
+            raise self._placed(file, offset, error) from error
 
     def _demand_header(self, file: BinaryIO) -> int:
         """Where the header ends; 0 if it was not written to its end."""
@@ -189,9 +199,8 @@ class SessionFile:
         if header is None:
             raise SessionCorrupt(f"{self.path}, line 1: expected the header of a session; this is no file of a store")
         if header["v"] != FORMAT:
-            raise SessionCorrupt(
-                f"{self.path}, line 1: the file has format {header['v']!r}; this version reads {FORMAT}"
-            )
+            what = f"a newer version has written the file: its format is {header['v']}, and this one reads {FORMAT}"
+            raise StoreFailed(f"{self.path}, line 1: {what}")
         if header["session"] != as_read(self.session):
             raise SessionCorrupt(f"{self.path}, line 1: it is of session {header['session']!r}, not {self.session!r}")
         return len(line)
@@ -228,10 +237,10 @@ class SessionFile:
             head = 0 if look is None else look.head
             known = head - expected_head
             if expected_head < 0 or not 0 <= known <= len(texts) or (known and not texts):
-                self._conflict(expected_head, head)
+                raise self._conflict(expected_head, head)
             if file is not None and look is not None:
                 if not self._stand(file, look, texts[:known], expected_head):
-                    self._conflict(expected_head, head)
+                    raise self._conflict(expected_head, head)
                 if len(texts) > known:
                     self._write(file, look, texts[known:])
         return expected_head + len(texts)
@@ -244,9 +253,9 @@ class SessionFile:
         if self._durable:
             sync_folder(os.path.dirname(self._folder))
 
-    def _conflict(self, expected: int, head: int) -> NoReturn:
+    def _conflict(self, expected: int, head: int) -> SessionConflict:
         what = f"session {self.session!r} in {self.path}"
-        raise SessionConflict(f"{what}: expected the head {expected}, it is {head}")
+        return SessionConflict(f"{what}: expected the head {expected}, it is {head}")
 
     def _stand(self, file: BinaryIO, look: _Look, texts: Sequence[str], after: int) -> bool:
         """Whether exactly these facts stand behind that position."""
@@ -312,7 +321,7 @@ class SessionFile:
             body = self._demand_header(file)
             try:
                 there = bool(body) and self._look(file).head > 0
-            except SessionCorrupt:  # a session all the same, and perhaps deleted for that
+            except StoreFailed:  # a session all the same, and perhaps deleted for that
                 there = True
             remove(file, self.path)
             if os.path.exists(self.kept):
@@ -336,7 +345,11 @@ class SessionFile:
             while not self._link(path):
                 self._make_way()
             if self._durable:
-                sync_folder(self._folder)
+                try:
+                    sync_folder(self._folder)
+                except OSError:
+                    os.unlink(self.path)
+                    raise
 
     def _link(self, path: str) -> bool:
         try:

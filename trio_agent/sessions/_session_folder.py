@@ -5,14 +5,13 @@ Knows nothing of what is written; reads no more of a file than its first and its
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import BinaryIO
 
 from .._ports import SessionInfo
 from ._file_names import file_name, session_in
-from ._session_lines import as_read, header_of, is_json, line_before
+from ._session_lines import as_read, header_of, json_object, line_before
 
 __all__ = ["sessions_in"]
 
@@ -66,10 +65,9 @@ def _head(file: BinaryIO, body: int) -> int:
         start = line_before(file, body, end)
         file.seek(start)
         line = file.read(end - start)
-        if is_json(line):
-            record = json.loads(line)
-            if isinstance(record, dict) and isinstance(record.get("seq"), int):
-                return int(record["seq"])
+        record = json_object(line)
+        if record is not None and isinstance(record.get("seq"), int):
+            return int(record["seq"])
         end = start
     file.seek(body)
     return sum(1 for _ in file)

@@ -6,11 +6,11 @@ Knows nothing of locks, nor of when a file is written.
 from __future__ import annotations
 
 import json
-from typing import Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final, cast, final
 
 import attrs
 
-__all__ = ["FORMAT", "TornTail", "as_read", "header_line", "header_of", "is_json", "line_at", "line_before"]
+__all__ = ["FORMAT", "TornTail", "as_read", "header_line", "header_of", "json_object", "line_at", "line_before"]
 
 FORMAT: Final = 1
 """Of a session's file; each fact has a version of its own besides."""
@@ -48,13 +48,22 @@ def header_line(session: str) -> bytes:
 
 def header_of(line: bytes) -> dict[str, Any] | None:  # Any: JSON
     """What a session's header says; ``None``: it is none."""
+    header = json_object(line) or {}
+    ours = (
+        header.get("trio_agent") == "session"
+        and isinstance(header.get("session"), str)
+        and isinstance(header.get("v"), int)
+    )
+    return header if ours else None
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:  # Any: JSON
+    """The object that a line is; ``None``: it is none, or not whole, since no beginning of one is JSON."""
     try:
-        header = json.loads(line.decode())
+        found = json.loads(line.decode())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(header, dict) or header.get("trio_agent") != "session":
-        return None
-    return header if isinstance(header.get("session"), str) and "v" in header else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def line_before(file: BinaryIO, start: int, end: int) -> int:
@@ -74,15 +83,6 @@ def line_at(file: BinaryIO, offset: int) -> int:
     """Which line begins there, from 1."""
     file.seek(0)
     return 1 + file.read(offset).count(b"\n")
-
-
-def is_json(line: bytes) -> bool:
-    """Whether a line is whole: no beginning of a JSON object is JSON."""
-    try:
-        json.loads(line.decode())
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def as_read(session: str) -> str:

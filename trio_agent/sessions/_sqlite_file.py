@@ -40,7 +40,10 @@ _MIGRATIONS: Final[list[tuple[str, ...]]] = [
 ]
 """The statements that bring a file from version 0 (no tables) to 1, from 1 to 2, and so on."""
 
-_HEADER: Final = 100
+_HEADER: Final = 105
+"""Bytes: the header of a database, and that of its first page, which lists its tables."""
+_NO_TABLES: Final = b"\x0d\0\0\0\0"
+"""How a first page without tables begins: it is a leaf, and has no cells."""
 _PATIENCE: Final = 0.005
 """Seconds between two attempts where SQLite itself does not wait for a lock."""
 
@@ -60,7 +63,10 @@ def open_file(path: str, *, synchronous: str, busy_timeout: float) -> sqlite3.Co
     db = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
     try:
         db.text_factory = bytes  # a damaged text need not be UTF-8
-        if _version(db, path) < len(_MIGRATIONS):
+        db.execute("BEGIN")
+        version = _version(db, path)
+        db.execute("COMMIT")
+        if version < len(_MIGRATIONS):
             _migrate(db, path)
         _write_ahead(db, path, busy_timeout)
         db.execute(f"PRAGMA synchronous = {synchronous}")
@@ -100,8 +106,8 @@ def _look_at(path: str) -> None:
         return
     if len(header) < _HEADER or not header.startswith(b"SQLite format 3\0"):
         raise StoreFailed(f"{path}: this is not a SQLite database; it was left as it is")
-    tables, version, application = (int.from_bytes(header[at : at + 4], "big", signed=True) for at in (40, 60, 68))
-    _demand_ours(path, application, version, tables=tables != 0)
+    version, application = (int.from_bytes(header[at : at + 4], "big", signed=True) for at in (60, 68))
+    _demand_ours(path, application, version, tables=header[100:105] != _NO_TABLES)
 
 
 def _demand_ours(path: str, application: int, version: int, *, tables: bool) -> None:
@@ -120,12 +126,11 @@ def _demand_ours(path: str, application: int, version: int, *, tables: bool) -> 
 
 
 def _version(db: sqlite3.Connection, path: str) -> int:
+    """In a transaction: otherwise it is made of what stood there before and after another program has made its tables."""
     # The header that was looked at may be older than what stands in the write-ahead log.
-    numbers: list[int] = [
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version", "schema_version")
-    ]
-    application, version, tables = numbers
-    _demand_ours(path, application, version, tables=tables != 0)
+    application: int = db.execute("PRAGMA application_id").fetchone()[0]
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    _demand_ours(path, application, version, tables=db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None)
     return version if application == APPLICATION_ID else 0
 
 

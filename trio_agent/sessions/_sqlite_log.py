@@ -92,8 +92,8 @@ class Database:
             self._db, self._forget = db, weakref.finalize(self, db.close)
             self._file = _identity(self._path)
         elif _identity(self._path) != self._file:
-            # SQLite would go on writing to a file that nobody will ever find again.
-            self._drop()
+            # SQLite would go on writing to a file that nobody will ever find again.  No other one is opened in its place:
+            # it would be read together with what this one has written ahead.
             raise StoreFailed(f"{self._path}: the file was removed or replaced while it was in use")
         return self._db
 
@@ -193,8 +193,8 @@ class Database:
             return read_fact(text.decode("ascii"))
         except UnicodeDecodeError as error:
             raise SessionCorrupt(f"{place}: a record is no ASCII: {error}") from error
-        except SessionCorrupt as error:
-            raise SessionCorrupt(f"{place}: {error.message}") from error
+        except StoreFailed as error:
+            raise type(error)(f"{place}: {error.message}") from error
 
     def head(self, session: str) -> int:
         """The position of the last fact."""
@@ -254,7 +254,7 @@ def _write(db: sqlite3.Connection, append: Append, path: str) -> outcome.Outcome
     ident, head = _find(db, append.session, path) or (0, 0)
     expected, texts = append.expected_head, append.texts
     known = head - expected
-    if expected < 0 or not 0 <= known <= len(texts) or (known and not _stand(db, ident, expected, texts[:known])):
+    if not 0 <= known <= len(texts) or (known and not _stand(db, ident, expected, texts[:known])):
         what = f"session {append.session!r} in {path}: expected the head {expected}, it is {head}"
         return outcome.Error(SessionConflict(what))
     new_head = expected + len(texts)

@@ -96,9 +96,13 @@ class Rival:
             self.won = False
 
 
-async def compete(rivals: Sequence[Rival]) -> list[Rival]:
-    """Let them all try at once; those that won."""
+async def compete(rivals: Sequence[Rival], later: Sequence[Rival] = (), steps: int = 0) -> list[Rival]:
+    """Let them all try at once, some of them so many steps later; those that won."""
     async with trio.open_nursery() as nursery:
         for rival in rivals:
             nursery.start_soon(rival.try_it)
-    return [rival for rival in rivals if rival.won]
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        for rival in later:
+            nursery.start_soon(rival.try_it)
+    return [rival for rival in (*rivals, *later) if rival.won]
