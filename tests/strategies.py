@@ -15,21 +15,30 @@ from trio_agent._errors import ErrorCode, Failure
 from trio_agent._facts import (
     AbortRequested,
     AgentEnd,
+    AgentResume,
     AgentStart,
+    ApprovalRequest,
+    ApprovalResolved,
+    ConfigChange,
     Custom,
     Fact,
+    InputRequest,
+    InputResolved,
     MessageDelivered,
+    MessageDraft,
     MessageEnd,
     MessageQueued,
     ModelCallEnd,
     ModelCallFailed,
     Place,
+    Rewind,
     StopReason,
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
     TurnEndReason,
     TurnStart,
+    Verdict,
     stamp,
 )
 from trio_agent._messages import (
@@ -336,7 +345,13 @@ def limits() -> st.SearchStrategy[Limits]:
 
 
 def places() -> st.SearchStrategy[Place]:
-    return st.builds(Place, st.sampled_from(["r1", "r2"]), st.integers(0, 99), st.lists(ids(), max_size=2).map(tuple))
+    return st.builds(
+        Place,
+        st.sampled_from(["", "r1", "r2"]),
+        st.integers(0, 99),
+        st.lists(ids(), max_size=2).map(tuple),
+        st.sampled_from(["", "j1", "j2"]),
+    )
 
 
 def seconds() -> st.SearchStrategy[float]:
@@ -355,10 +370,12 @@ FACTS: dict[type[Fact], st.SearchStrategy[Any]] = {
         limits(),
         st.none() | st.integers(0, 10**6),
         st.lists(ids(), max_size=2).map(tuple),
+        st.none() | st.sampled_from(["", "r1"]),
     ),
+    AgentResume: st.builds(AgentResume),
     TurnStart: st.builds(TurnStart, st.integers(1, 99)),
     ModelCallFailed: st.builds(ModelCallFailed, st.integers(1, 9), failures(), usages()),
-    ModelCallEnd: st.builds(ModelCallEnd, st.text(max_size=9), usages()),
+    ModelCallEnd: st.builds(ModelCallEnd, st.text(max_size=9), usages(), st.none() | failures()),
     MessageEnd: st.builds(MessageEnd, wild_messages(), usages(), st.none() | failures()),
     ToolExecutionStart: st.builds(
         ToolExecutionStart,
@@ -370,6 +387,23 @@ FACTS: dict[type[Fact], st.SearchStrategy[Any]] = {
         st.booleans(),
     ),
     ToolExecutionEnd: st.builds(ToolExecutionEnd, results(), st.integers(0, 9), seconds(), st.booleans()),
+    MessageDraft: st.builds(MessageDraft, ids(), wild_texts(max_size=9), wild_texts(max_size=9)),
+    ApprovalRequest: st.builds(ApprovalRequest, ids(), st.integers(0, 9), names(), arguments(), wild_texts(max_size=9)),
+    ApprovalResolved: st.builds(
+        ApprovalResolved, ids(), st.integers(0, 9), st.sampled_from(get_args(Verdict)), wild_texts(max_size=9)
+    ),
+    InputRequest: st.builds(InputRequest, ids(), st.integers(0, 9), st.integers(1, 9), wild_texts(max_size=9)),
+    InputResolved: st.builds(
+        InputResolved, ids(), st.integers(0, 9), st.integers(1, 9), st.none() | wild_texts(max_size=9)
+    ),
+    ConfigChange: st.builds(
+        ConfigChange,
+        st.text(max_size=9),
+        st.none() | wild_texts(max_size=9),
+        st.lists(names(), max_size=2).map(tuple),
+        st.none() | st.text(max_size=5),
+    ),
+    Rewind: st.builds(Rewind, st.integers(0, 99)),
     Custom: st.builds(Custom, st.text(max_size=9), json_objects(), st.none() | ids()),
     MessageQueued: st.builds(MessageQueued, ids(), st.sampled_from(get_args(Origin)), wild_messages(), st.booleans()),
     MessageDelivered: st.builds(MessageDelivered, ids()),

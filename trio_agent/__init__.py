@@ -63,6 +63,7 @@ from ._facts import Fact as Fact
 from ._facts import InputRequest as InputRequest
 from ._facts import InputResolved as InputResolved
 from ._facts import MessageDelivered as MessageDelivered
+from ._facts import MessageDraft as MessageDraft
 from ._facts import MessageEnd as MessageEnd
 from ._facts import MessageQueued as MessageQueued
 from ._facts import ModelCallEnd as ModelCallEnd
@@ -193,6 +194,7 @@ __all__ = [
     "Message",
     "MessageDelivered",
     "MessageDiscarded",
+    "MessageDraft",
     "MessageEnd",
     "MessageQueued",
     "MessageStart",

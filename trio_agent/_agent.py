@@ -55,6 +55,8 @@ class Agent:
     """Who answers what tools ask with ``ctx.ask``."""
     store: SessionStore | None = attrs.field(default=None, kw_only=True)
     """``None``: a volatile log that dies with its run."""
+    log_stream: bool = attrs.field(default=False, kw_only=True)
+    """Whether answers are logged while they are written, in batches: ``message_draft``."""
     max_turns: int = attrs.field(default=50, kw_only=True)
     max_parallel_tools: int = attrs.field(default=10, kw_only=True)
     max_decode_retries: int = attrs.field(default=2, kw_only=True)
@@ -97,6 +99,7 @@ class Agent:
             settle_timeout=self.settle_timeout,
             listeners=tuple(self.listeners),
             store=self.store,
+            log_stream=self.log_stream,
             input=self.input,
             can_ask=self.approval is not None or self.input is not None,
         )
@@ -204,6 +207,7 @@ class Agent:
             if getattr(self, name) is not None:
                 _expect(name, getattr(self, name), str)
         _expect("name", self.name, str)
+        _expect("log_stream", self.log_stream, bool)
         if not callable(self.ids):
             raise ConfigError(f"ids: expected a callable that makes ids, got {_kind(self.ids)}")
         check_whole("max_turns", self.max_turns, 1)

@@ -17,6 +17,7 @@ from ._messages import Role, ToolCall
 
 __all__ = [
     "DIAGNOSTICS",
+    "GOES_ON",
     "ORDER",
     "Diagnostic",
     "DiagnosticCode",
@@ -174,20 +175,62 @@ Event: TypeAlias = Fact | Observation
 
 _DELTAS: Final = ("text_delta", "reasoning_delta", "tool_call_delta")
 
+_ANSWERS: Final = ("approval_resolved", "input_resolved")
+
+_OWED: Final[Mapping[str, str]] = {
+    # The ends of calls that do not run any more.
+    "tool_execution_end:not_run": "settling",
+    "tool_execution_end:cut": "settling",
+}
+
+_CALLS_GO_ON: Final[Mapping[str, str]] = {
+    # The turn that a crash has cut has calls, and some may have their results.
+    "tool_execution_end:cut": "recovered",
+    "tool_execution_end:not_run": "settling",
+    "tool_use": "announcing",
+    "message_start:tool": "assembling",
+    "message_start:assistant": "failing",
+    "turn_end": "between",
+    "turn_end:suspended": "suspended",
+}
+
 ORDER: Final[Mapping[str, Mapping[str, str]]] = {
     # Where the run is: what may come -> where it is then.  A kind that stands nowhere here (custom,
-    # diagnostic, message_queued, abort_requested, model_call_end, ...) may come anywhere between
-    # agent_start and agent_end.  What follows a colon tells events of one kind apart:
+    # diagnostic, message_queued, config_change, abort_requested, model_call_end, ...) may come anywhere
+    # between the first and the last event of a run; message_queued, config_change and diagnostic between runs.
+    # What follows a colon tells events of one kind apart:
+    #   agent_start:resumes           it goes on with the calls of a run that was suspended
     #   phase_change:turn             the phase that it changes to
     #   message_start:tool            the role
     #   message_end:tool              the role, of an assistant's message what its finish reason means:
     #                                 pause, malformed, error; message_end:answer is any other
     #   tool_execution_end:refused    it failed in preparation: invalid, unknown_tool, denied, truncated
     #   tool_execution_end:not_run    the turn was cut before it ran
+    #   tool_execution_end:cut        interrupted, and since the run goes on it has not started: a crash or a
+    #                                 suspension has cut it
     #   tool_execution_end:ran        any other
-    "outside": {"agent_start": "started"},
+    #   turn_end:suspended, agent_end:suspended    the reason
+    #
+    # --- between runs
+    "outside": {
+        "agent_start": "started",
+        "agent_start:resumes": "reopening",
+        "agent_resume": "resuming",
+        "rewind": "outside",
+    },
+    "over": {"agent_start": "started", "rewind": "over"},
+    "pending": {  # calls wait for a person's answer
+        "agent_start:resumes": "reopening",
+        "tool_execution_end:not_run": "pending",  # or a prompt, or a rewind, settles them first
+        "tool_execution_end:cut": "pending",
+        "agent_start": "started",
+        "rewind": "over",
+    },
+    # --- between the turns of a run
     "started": {"phase_change:turn": "between"},
     "between": {"turn_start": "opened", "phase_change:idle": "closing"},
+    "closing": {"agent_end": "over"},
+    # --- the model's part of a turn
     "opened": {
         "message_delivered": "opened",
         "model_call_start": "calling",
@@ -200,6 +243,7 @@ ORDER: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "streaming": {
         **dict.fromkeys(_DELTAS, "streaming"),
+        "message_draft": "streaming",
         "message_end:answer": "answered",
         "message_end:pause": "paused",
         "message_end:malformed": "malformed",
@@ -229,6 +273,7 @@ ORDER: Final[Mapping[str, Mapping[str, str]]] = {
         "message_start:assistant": "failing",
         "turn_end": "between",
     },
+    # --- the tools' part of a turn
     "answered": {
         "tool_use": "announcing",
         "tool_execution_end:not_run": "settling",
@@ -237,25 +282,37 @@ ORDER: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "announcing": {
         "tool_use": "announcing",
+        "approval_request": "announcing",
+        **dict.fromkeys(_ANSWERS, "announcing"),
         "tool_execution_end:refused": "preparing",
         "tool_execution_end:not_run": "preparing",
+        "tool_execution_end:cut": "preparing",
         "tool_execution_start": "executing",
+        "turn_end:suspended": "suspended",
     },
     "preparing": {
+        "approval_request": "preparing",
+        **dict.fromkeys(_ANSWERS, "preparing"),
         "tool_execution_end:refused": "preparing",
         "tool_execution_end:not_run": "preparing",
+        "tool_execution_end:cut": "preparing",
         "tool_execution_start": "executing",
         "message_start:tool": "assembling",
+        "turn_end:suspended": "suspended",
     },
     "executing": {
         "tool_execution_start": "executing",
         "tool_execution_update": "executing",
+        "input_request": "executing",
+        "input_resolved": "executing",
         "tool_execution_end:ran": "executing",
         "tool_execution_end:not_run": "executing",
+        "tool_execution_end:cut": "executing",
         "message_start:tool": "assembling",
+        "turn_end:suspended": "suspended",
     },
     "settling": {
-        "tool_execution_end:not_run": "settling",
+        **_OWED,
         "message_start:tool": "assembling",
     },
     "assembling": {"message_end:tool": "assembled"},
@@ -266,6 +323,49 @@ ORDER: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "failing": {"message_end:error": "ended"},
     "ended": {"turn_end": "between"},
-    "closing": {"agent_end": "outside"},
+    # --- a suspension, and the run that goes on with its calls
+    "suspended": {"phase_change:idle": "suspending", "turn_start": "revoking"},
+    "suspending": {"agent_end:suspended": "pending", "agent_end": "pending"},
+    "revoking": _OWED,  # after_agent has failed, so an error ends the run
+    "reopening": {**dict.fromkeys(_ANSWERS, "reopening"), "phase_change:turn": "reopens"},
+    "reopens": {"turn_start": "reopened", "phase_change:idle": "leaving"},
+    "leaving": {"agent_end": "pending"},
+    "reopened": {"tool_use": "announcing", **_OWED},
+    # --- a run that goes on after a crash: with the turn that was open, if one was
+    "resuming": {**dict.fromkeys(_ANSWERS, "resuming"), "phase_change:turn": "resumed"},
+    "resumed": {  # whoever has not seen the log cannot know where it was
+        **_CALLS_GO_ON,
+        "model_call_start": "calling",
+        "message_delivered": "opened",
+        "turn_start": "anew",
+        "phase_change:idle": "closing",
+    },
+    "anew": {
+        "message_delivered": "opened",
+        "model_call_start": "calling",
+        "message_start:assistant": "failing",
+        "turn_end": "between",
+        "tool_use": "announcing",
+        **_OWED,
+    },
+    "recovering": {**dict.fromkeys(_ANSWERS, "recovering"), **_CALLS_GO_ON},
+    "recovered": _CALLS_GO_ON,
 }
 """The whole order of a run, as an automaton; ``testing.EventOrder`` checks it."""
+
+GOES_ON: Final[Mapping[str, str]] = {
+    # A crash comes where it wants.  In a log agent_resume may stand wherever a run had something left to do, and
+    # then the run is:
+    **dict.fromkeys(("started", "between", "closing"), "between"),
+    "opened": "opened",
+    **dict.fromkeys(("calling", "streaming", "discarding", "failed", "waiting", "backoff", "ready"), "ready"),
+    "paused": "paused",
+    "malformed": "malformed",
+    **dict.fromkeys(("answered", "announcing", "preparing", "executing", "settling"), "recovering"),
+    **dict.fromkeys(("assembling", "assembled", "recovering", "recovered"), "recovering"),
+    **dict.fromkeys(("reopened", "revoking"), "recovering"),
+    "ended": "ended",
+    **dict.fromkeys(("reopening", "reopens", "leaving"), "reopening"),
+    **dict.fromkeys(("resuming", "resumed", "anew"), "resuming"),
+}
+"""The order's other half: where a run that a crash has cut goes on, behind ``agent_resume``."""

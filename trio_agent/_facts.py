@@ -30,6 +30,7 @@ __all__ = [
     "InputRequest",
     "InputResolved",
     "MessageDelivered",
+    "MessageDraft",
     "MessageEnd",
     "MessageQueued",
     "ModelCallEnd",
@@ -188,6 +189,18 @@ class MessageEnd(Stamped):
     """What the call that made it used."""
     error: Failure | None = None
     """The cause, if the finish reason is ``error`` or ``malformed``."""
+
+
+@attrs.frozen
+class MessageDraft(Stamped):
+    """More of an answer that is being written, only the new part; logged if the agent has ``log_stream``.
+
+    A retry throws the drafts of its message away, as it does what was shown.
+    """
+
+    message_id: str
+    text: str
+    reasoning: str = ""
 
 
 @attrs.frozen
@@ -352,6 +365,7 @@ Fact: TypeAlias = (
     | ModelCallFailed
     | ModelCallEnd
     | MessageEnd
+    | MessageDraft
     | ToolExecutionStart
     | ToolExecutionEnd
     | ApprovalRequest

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Literal, TypeAlias, TypedDict, Unpack, final
+from typing import Literal, TypeAlias, TypedDict, Unpack, cast, final
 
 import trio
 
@@ -22,7 +22,7 @@ from ._kernel._journal import Journal
 from ._kernel._leaving import leave
 from ._kernel._limited import limited
 from ._kernel._live import SessionState, live_state
-from ._kernel._opening import Opening, Prompt, Resume, settle_what_is_left
+from ._kernel._opening import Opening, Prompt, Resume
 from ._kernel._queueing import queued
 from ._kernel._result import RunResult
 from ._kernel._run import Run
@@ -267,11 +267,8 @@ class Session:
         """
         self._check_open()
         await trio.lowlevel.checkpoint_if_cancelled()
-        new: dict[str, object] = dict(changes)
-        if "tools" in changes:
-            new["dispatcher"] = self._dispatcher(changes["tools"])
-            del new["tools"]
-        config = changed(self._config, new)
+        dispatcher = self._dispatcher(changes["tools"]) if "tools" in changes else self._config.dispatcher
+        config = changed(self._config, {name: new for name, new in changes.items() if name != "tools"}, dispatcher)
         tools = tuple(spec.name for spec in config.dispatcher.specs)
         self._journal.post(ConfigChange(config.model.model, config.system, tools, config.reasoning))
         self._config = config
@@ -280,6 +277,8 @@ class Session:
         await self._journal.committed()
 
     def _dispatcher(self, tools: Sequence[Tool]) -> LocalDispatcher:
+        if not isinstance(cast("object", tools), list | tuple) or not all(isinstance(each, Tool) for each in tools):
+            raise ConfigError(f"tools: expected a list or tuple of Tools, got {tools!r:.200}")
         gated = any(isinstance(each, Gate) for each in self._config.middleware)
         for each in tools:
             if each.requires_approval and not gated:  # hooks are composed once a run: no gate can come later
@@ -291,7 +290,7 @@ class Session:
     @property
     def state(self) -> SessionState:
         """A frozen snapshot: what the log adds up to, and what is under way."""
-        return live_state(self._journal.state, self._config, self._run)
+        return live_state(self._journal.state, self._config, self._run, self._journal.failed)
 
     def history(self) -> Sequence[Message]:
         """The conversation so far, a view of fixed length."""
@@ -316,7 +315,6 @@ class Session:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._turnstile.busy:
             raise SessionBusy(f"session {self.id!r} has a run under way; it can be rewound when that is over")
-        settle_what_is_left(self._journal)
         rewind(self._journal, to)
         await self._journal.committed()
 

@@ -13,9 +13,10 @@ import trio
 
 from tests.cli.children import PATIENCE, Child, run_child
 from trio_agent import ConfigError, ModelRequest, RequestError
-from trio_agent.cli import _run
+from trio_agent.cli import _running
 from trio_agent.cli.__main__ import main
-from trio_agent.cli._run import KEY, run_prompt
+from trio_agent.cli._choice import KEY
+from trio_agent.cli._run import run_prompt
 from trio_agent.testing import STALL, ModelServer, call, calls, cut, fail, say, stall
 
 TOOLS = '''
@@ -151,7 +152,7 @@ async def test_an_answer_that_was_cut_off_is_no_success(capsys: pytest.CaptureFi
 async def test_a_history_that_is_broken_is_no_success(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_run, "fault_in", lambda messages: "the calls x")
+    monkeypatch.setattr(_running, "fault_in", lambda messages: "the calls x")
     async with ModelServer("Yes.") as server:
         assert await run(server) == 1
     assert capsys.readouterr().err == "the history is NOT VALID: the calls x\n"

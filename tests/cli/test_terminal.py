@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import trio
 from rich.console import Console
 
 from tests.cli.children import PATIENCE
+from tests.cli.terminals import Terminal
 from trio_agent import Agent, Diagnostic, Event, MessageDiscarded, TextDelta, tool
 from trio_agent.cli._live import MOST_TOOLS, LiveView, picture
 from trio_agent.cli._talk import Talk
@@ -25,62 +23,6 @@ pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 """The sequences that hide the cursor and show it again."""
-
-
-class Terminal:
-    """The command on a pseudo-terminal of its own."""
-
-    def __init__(self, *arguments: str, cwd: Path, term: str = "xterm-256color") -> None:
-        self._arguments = arguments
-        self._term = term
-        self._cwd = cwd
-        self._text = b""
-
-    @property
-    def text(self) -> str:
-        return self._text.decode(errors="replace").replace("\r\n", "\n")
-
-    async def __aenter__(self) -> Terminal:
-        self._ours, theirs = os.openpty()
-        os.set_blocking(self._ours, False)
-        try:
-            self.process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "trio_agent", *self._arguments],
-                cwd=self._cwd,
-                env={**os.environ, "TERM": self._term, "COLUMNS": "100", "LINES": "40"},
-                stdin=theirs,
-                stdout=theirs,
-                stderr=subprocess.STDOUT,
-            )
-        finally:
-            os.close(theirs)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        with trio.CancelScope(shield=True):
-            if self.process.returncode is None:
-                self.process.kill()
-                await self.process.wait()
-        os.close(self._ours)
-
-    async def until(self, text: str) -> None:
-        while text not in self.text:
-            if not await self._read():
-                raise AssertionError(f"{text!r} never came: {self.text}")
-
-    async def end(self) -> int:
-        while await self._read():
-            pass
-        return await self.process.wait()
-
-    async def _read(self) -> bool:
-        await trio.lowlevel.wait_readable(self._ours)
-        try:
-            data = os.read(self._ours, 65_536)
-        except OSError:  # how Linux says that the other side is closed
-            return False
-        self._text += data
-        return bool(data)
 
 
 def without_sequences(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,15 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def printed_by(name: str, folder: Path) -> list[str]:
+def printed_by(name: str, folder: Path, *words: str, typed: str = "") -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(EXAMPLES / name), *words],
+        cwd=folder,
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
@@ -37,6 +44,32 @@ def test_fanout_runs_a_thousand_calls_a_hundred_at_once(tmp_path: Path) -> None:
     assert calls == "calls: 938 ok, 62 failed; 100 in flight at most"
     assert ends == "ends came in the order of the calls: False"
     assert results == "results stand in the order of the calls: True"
+
+
+def test_approval_waits_in_one_process_and_is_answered_in_another(tmp_path: Path) -> None:
+    waits = "suspended: may pay run with {'to': 'Ann', 'amount': 500}?"
+    paid = "stop: 1000; 500 paid to Ann"
+    assert printed_by("04_approval.py", tmp_path) == ["ask:", waits, "allow:", paid]
+    assert printed_by("04_approval.py", tmp_path, "ask") == [waits]
+    denied = "stop: 1000; The call was denied, and the tool was not run. not this month"
+    assert printed_by("04_approval.py", tmp_path, "deny") == [denied]
+
+
+def test_approval_is_asked_for_in_the_terminal(tmp_path: Path) -> None:
+    shown = printed_by("04_approval.py", tmp_path, "terminal", typed="y\n")
+    assert "pay wants to run with" in shown
+    assert shown[-1].endswith("stop: 1000; 500 paid to Ann")
+
+
+def test_crash_and_resume_sends_no_letter_twice(tmp_path: Path) -> None:
+    killed, resumed, said, twice = printed_by("05_crash_and_resume.py", tmp_path)
+    before, after = (int(re.findall(r"\d+", line)[0]) for line in (killed, resumed))
+    sent, interrupted = map(int, re.findall(r"\d+", said))
+    assert 30 <= before < 100
+    assert 1 <= interrupted <= 10
+    assert sent + interrupted == 100
+    assert sent <= before + after <= 100
+    assert twice == "letters that were sent twice: 0"
 
 
 def test_explore_tool_convicts_the_tool_that_is_not_safe_and_names_its_lines(tmp_path: Path) -> None:

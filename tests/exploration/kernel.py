@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 
+from tests.exploration.conversations import CONVERSATIONS
+from tests.exploration.conversations import Make as MakeSession
 from tests.exploration.worlds import SMALL, THREADED, WORLDS, Make
 from trio_agent.testing import (
     ABORT,
@@ -17,6 +19,7 @@ from trio_agent.testing import (
     Action,
     Report,
     RunWorld,
+    SessionWorld,
     explore_cancellation,
     explore_crashes,
     explore_faults,
@@ -27,6 +30,8 @@ ACTIONS: Final = (CANCEL, ABORT(0), ABORT(0.6), ABORT(), INTERRUPT)
 
 _PAIRS: Final = 300
 """Pairs of cuts that are tried where there are more."""
+_SOME: Final = 60
+"""Cuts of a session on a store that are tried where there are more, but for cancellations, which are all tried."""
 
 
 @attrs.frozen
@@ -72,6 +77,9 @@ def _all() -> Iterator[Exploration]:
             yield Exploration(f"{name}: crashes", _crashes(make, "untouched"))
             for after in ("cancel:after:40", "abort(0.6):before:40", "abort(inf):after:20"):
                 yield Exploration(f"{name}: crashes after {after}", _crashes(make, after))
+            if "meddled" not in name:  # there, whoever ends the calls that hang waits for what was before the crash
+                for after in ("untouched", "cancel:after:40", "abort(inf):after:20"):
+                    yield Exploration(f"{name}: crashes after {after}, resumed", _crashes(make, after, "resume"))
     for action in ACTIONS:
         yield Exploration(f"threads: {action.name}", _threads(action))
     for name, make in SMALL.items():
@@ -80,6 +88,8 @@ def _all() -> Iterator[Exploration]:
         for first in ACTIONS[:-1]:
             for second in (CANCEL, ABORT(0), INTERRUPT):
                 yield Exploration(f"small, {name}: {first.name} + {second.name}", _pairs(make, first, second))
+    for name, make_session in CONVERSATIONS.items():
+        yield from _of_session(f"session, {name}", make_session)
 
 
 def _faults(make: Make) -> Callable[[int | None], Report[Any]]:
@@ -92,8 +102,50 @@ def _schedules(make: Make) -> Callable[[int | None], Report[Any]]:
     return lambda limit: explore_schedules(make, RunWorld.play, laws=RUN_LAWS, seeds=100 if limit is None else 10)
 
 
-def _crashes(make: Make, after: str) -> Callable[[int | None], Report[Any]]:
-    return lambda _: explore_crashes(make, after=after)
+def _crashes(make: Make, after: str, by: Literal["prompt", "resume"] = "prompt") -> Callable[[int | None], Report[Any]]:
+    return lambda limit: explore_crashes(make, by=by, after=after, limit=limit)
+
+
+# ------------------------------------------------------------------------------------------ sessions
+
+
+def _of_session(name: str, make: MakeSession) -> Iterator[Exploration]:
+    """What is done to a session; with a limit to a third of it each, since there are many."""
+    durable = make().agent.store is not None
+    for action in ACTIONS:
+        yield Exploration(
+            f"{name}: {action.name}", _cuts_of_session(make, action, _SOME if durable and action != CANCEL else None)
+        )
+    yield Exploration(f"{name}: cancel + cancel", _cuts_of_session(make, CANCEL, _SOME, CANCEL))
+    yield Exploration(f"{name}: abort(inf) + abort(0)", _cuts_of_session(make, ABORT(), _SOME, ABORT(0)))
+    yield Exploration(
+        f"{name}: faults",
+        lambda limit: explore_faults(make, SessionWorld.play, laws=RUN_LAWS, limit=None if limit is None else 2),
+    )
+    yield Exploration(
+        f"{name}: schedules",
+        lambda limit: explore_schedules(make, SessionWorld.play, laws=RUN_LAWS, seeds=30 if limit is None else 6),
+    )
+    if durable:
+        for by in ("prompt", "resume"):
+            for after in ("untouched", "cancel:after:25"):
+                yield Exploration(f"{name}: crashes after {after}, {by}", _crashes_of_session(make, after, by))
+
+
+def _cuts_of_session(
+    make: MakeSession, action: Action, most: int | None, second: Action | Literal[False] = False
+) -> Callable[[int | None], Report[Any]]:
+    def explore(limit: int | None) -> Report[Any]:
+        share = most if limit is None else max(limit // 3, 6)
+        return explore_cancellation(make, SessionWorld.play, laws=RUN_LAWS, action=action, pairs=second, limit=share)
+
+    return explore
+
+
+def _crashes_of_session(
+    make: MakeSession, after: str, by: Literal["prompt", "resume"]
+) -> Callable[[int | None], Report[Any]]:
+    return lambda limit: explore_crashes(make, by=by, after=after, limit=None if limit is None else max(limit // 3, 6))
 
 
 EXPLORATIONS: Final = {each.name: each for each in _all()}

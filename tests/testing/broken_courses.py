@@ -56,7 +56,7 @@ def _take_long(trial: Trial[RunWorld]) -> None:
 
 def _unhear(world: RunWorld) -> None:
     del world.heard[0].handled[5], world.heard[0].began[5]
-    world.handled_at_end = [len(world.heard[0].handled)]
+    world.runs[0].handled_at_end = [len(world.heard[0].handled)]
 
 
 def _hear_in_another_order(world: RunWorld) -> None:
@@ -67,7 +67,7 @@ def _hear_in_another_order(world: RunWorld) -> None:
 def _hear_nothing(world: RunWorld) -> None:
     world.heard[0].handled.clear()
     world.heard[0].began.clear()
-    world.handled_at_end = [0]
+    world.runs[0].handled_at_end = [0]
 
 
 def _tell_an_end_otherwise(trial: Trial[RunWorld]) -> None:
@@ -125,7 +125,7 @@ CASES = [
     Case(
         "listeners_hear_all",
         "handled 1 events after the run was over",
-        on(lambda w: setattr(w, "handled_at_end", [len(w.heard[0].handled) - 1])),
+        on(lambda w: setattr(w.runs[0], "handled_at_end", [len(w.heard[0].handled) - 1])),
     ),
     # ------------------------------------------------------------------------------ after a crash
     Case("what_survived_is_kept", "fact 3 of 3 that had survived is now", rewrite(TurnStart, number=7), "crash:3"),

@@ -25,9 +25,14 @@ from trio_agent._events import (
 )
 from trio_agent._facts import (
     AgentEnd,
+    AgentResume,
     AgentStart,
+    ApprovalRequest,
+    ApprovalResolved,
     Custom,
     Fact,
+    InputRequest,
+    InputResolved,
     MessageDelivered,
     MessageEnd,
     MessageQueued,
@@ -37,6 +42,7 @@ from trio_agent._facts import (
     ToolExecutionStart,
     TurnEnd,
     TurnStart,
+    Verdict,
     stamp,
 )
 from trio_agent._messages import Block, FinishReason, Message, Reasoning, ResultStatus, Text, ToolCall, ToolResult
@@ -143,8 +149,10 @@ class Story:
     def announce(self, calls: Iterable[ToolCall]) -> None:
         self.add(*map(ToolUse, calls))
 
-    def start(self, call: ToolCall, index: int, effect: Effect = "once") -> None:
-        self.add(ToolExecutionStart(call.id, index, call.name, effect, f"r1.{self.turn}.{index}"))
+    def start(self, call: ToolCall, index: int, effect: Effect = "once", turn: int | None = None) -> None:
+        """``turn``: that of the call's first start, if it starts again in another."""
+        key = f"r1.{self.turn if turn is None else turn}.{index}"
+        self.add(ToolExecutionStart(call.id, index, call.name, effect, key))
 
     def finish(self, call: ToolCall, index: int, status: ResultStatus = "ok") -> ToolResult:
         result = ToolResult(call.id, (Text("done"),), status)
@@ -177,6 +185,37 @@ class Story:
         for index in order:
             results[index] = self.finish(calls[index], index, statuses[index])
         self.pairs(results[index] for index in range(len(calls)))
+
+    # --- suspension and resumption
+
+    def ask_permission(self, call: ToolCall, index: int) -> None:
+        self.add(ApprovalRequest(call.id, index, call.name, call.arguments))
+
+    def permit(self, call: ToolCall, index: int, verdict: Verdict = "allow") -> None:
+        self.add(ApprovalResolved(call.id, index, verdict))
+
+    def ask(self, call: ToolCall, index: int, number: int = 1) -> None:
+        self.add(InputRequest(call.id, index, number, "Which?"))
+
+    def reply(self, call: ToolCall, index: int, answer: str | None = "This.", number: int = 1) -> None:
+        self.add(InputResolved(call.id, index, number, answer))
+
+    def end_suspended(self) -> None:
+        self.add(TurnEnd(self.turn, "suspended"), PhaseChange("idle"), AgentEnd("suspended"))
+
+    def resume(self, *answers: Event, resumes: str = "r1") -> None:
+        """Another run begins that goes on with the calls of this one."""
+        self.add(AgentStart((), resumes=resumes), *answers, PhaseChange("turn"))
+
+    def go_on(self, *answers: Event) -> None:
+        """This run goes on after a crash."""
+        self.add(AgentResume(), *answers, PhaseChange("turn"))
+
+    def recover(self, call: ToolCall, index: int, status: ResultStatus = "interrupted") -> ToolResult:
+        """A call is settled on behalf of a run that could not."""
+        result = ToolResult(call.id, (Text("cut"),), status)
+        self.add(ToolExecutionEnd(result, index, recovered=True))
+        return result
 
 
 STATUSES = st.sampled_from([*REFUSED, *RAN, "not_run"])

@@ -137,7 +137,7 @@ def drop(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
     """Take one fact out of the log, or one event out of what was shown."""
 
     def tamper(trial: Trial[RunWorld]) -> None:
-        told: list[Any] = trial.world.events if shown else log_of(trial)
+        told: list[Any] = trial.world.runs[0].events if shown else log_of(trial)
         del told[[number for number, each in enumerate(told) if isinstance(each, kind)][which]]
 
     return tamper
@@ -147,7 +147,7 @@ def double(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
     """Tell one thing twice."""
 
     def tamper(trial: Trial[RunWorld]) -> None:
-        told: list[Any] = trial.world.events if shown else log_of(trial)
+        told: list[Any] = trial.world.runs[0].events if shown else log_of(trial)
         number = [number for number, each in enumerate(told) if isinstance(each, kind)][which]
         told.insert(number, told[number])
 
@@ -158,7 +158,7 @@ def result(**changes: Any) -> Tamper:
     """Change the result of the run."""
 
     def tamper(trial: Trial[RunWorld]) -> None:
-        trial.world._result = attrs.evolve(trial.world.result, **changes)
+        trial.world.runs[0].ended = attrs.evolve(trial.world.result, **changes)
 
     return tamper
 
@@ -205,7 +205,7 @@ def show(make_event: Callable[[], Any], place: int = -1) -> Tamper:
     """Show one event more; by default before the last."""
 
     def tamper(trial: Trial[RunWorld]) -> None:
-        event, events = make_event(), trial.world.events
+        event, events = make_event(), trial.world.runs[0].events
         stamp(event, events[-1].seq, events[-1].time, events[-1].place)
         events.insert(place, event)
 

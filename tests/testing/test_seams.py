@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_agent import Agent, Middleware, tool
+from trio_agent import Agent, Middleware, SessionConflict, tool
 from trio_agent.sessions import MemoryStore
 from trio_agent.testing import (
     Fault,
@@ -24,7 +24,9 @@ from trio_agent.testing import (
     replay,
     say,
 )
+from trio_agent.testing._contracts._logbook import notes
 from trio_agent.testing._stage import Stage
+from trio_agent.testing._watched import WatchedStore
 
 
 async def answer() -> str:
@@ -230,3 +232,48 @@ def test_an_answer_is_not_lost_to_a_cut_in_the_waits_behind_it() -> None:
             if not trial.performed:
                 break
         assert step > 5
+
+
+async def test_each_method_of_a_store_is_a_seam_and_what_it_does_is_remembered() -> None:
+    seams = Seams()
+    store = WatchedStore(MemoryStore(), seams)
+    facts = notes(1, 3)
+    await store.append("s", facts[:2], expected_head=0)
+    await store.append("s", facts, expected_head=0)  # what is there counts as written
+    assert store.facts == {"s": facts}
+    assert await store.head("s") == 3
+    await store.fork("s", "t", at=2)
+    assert store.facts == {"s": facts, "t": facts[:2]}
+    assert [info.session for info in await store.list()] == ["t", "s"]
+    assert await store.delete("s")
+    assert store.facts == {"t": facts[:2]}
+    assert list(await store.read("t", limit=1)) == facts[:1]
+    assert seams.crossings == {"append": 2, "head": 1, "fork": 1, "list": 1, "delete": 1, "read": 1}
+    assert not store.failed
+    for refused in (lambda: store.fork("t", "u", at=9), lambda: store.append("t", facts, expected_head=9)):
+        store.failed = False
+        with pytest.raises((ValueError, SessionConflict), match="9"):
+            await refused()
+        assert store.failed
+    assert store.facts == {"t": facts[:2]}
+
+
+async def test_a_store_may_fail_at_each_of_its_seams() -> None:
+    for seam, ask in STORE_CALLS.items():
+        seams = Seams()
+        seams.follow(Plan(fault=Fault(seam, "after", 1)), OSError)
+        store = WatchedStore(MemoryStore(), seams)
+        await store.inner.append("s", notes(1, 3), expected_head=0)
+        with pytest.raises(OSError, match=r"^$"):
+            await ask(store)
+        assert store.failed, seam
+
+
+STORE_CALLS: dict[str, Callable[[WatchedStore], Awaitable[object]]] = {
+    "append": lambda store: store.append("s", notes(4, 1), expected_head=3),
+    "read": lambda store: store.read("s"),
+    "head": lambda store: store.head("s"),
+    "list": lambda store: store.list(),
+    "delete": lambda store: store.delete("s"),
+    "fork": lambda store: store.fork("s", "t", at=1),
+}

@@ -23,7 +23,7 @@ MAX_PAUSES: Final = 10
 
 @attrs.frozen
 class Deliver:
-    """Open a turn with these queued messages."""
+    """Open a turn with these queued messages, or give them to the open one, if a crash has cut its opening."""
 
     ids: tuple[str, ...]
 
@@ -83,7 +83,9 @@ def decide(state: State) -> Step:
     if not state.turn_open:
         return _between_turns(state)
     if state.answer is None:
-        return _CALL_MODEL if state.abort is None else Settle("aborted")
+        if state.abort is not None:
+            return Settle("aborted")
+        return Deliver(_due(state)) if state.resumed and _was_cut_in_its_opening(state) else _CALL_MODEL
     if state.missing:
         return _about_calls(state)
     return _after_answer(state, state.answer)
@@ -140,16 +142,33 @@ def _between_turns(state: State) -> Step:
             return Finish("stop")
     if state.abort is not None:
         return Finish("aborted")
-    steers = state.queued("steer") if state.queue else []
-    follow_ups = state.queued("follow_up") if state.queue else []
-    must_go_on = last is None or state.goes_on
-    if must_go_on or steers or follow_ups:
+    due = _due(state)
+    if due or _must_go_on(state):
         if state.turns >= state.limits.max_turns:
             return Finish("max_turns")
-        if steers:
-            return Deliver(tuple(steers[:1] if state.limits.steering == "one" else steers))
-        if must_go_on:
-            return _CALL_MODEL
-        return Deliver(tuple(follow_ups[:1] if state.limits.follow_up == "one" else follow_ups))
+        return Deliver(due) if due else _CALL_MODEL
     assert last is not None
     return Finish("stop" if last.reason == "tool_use" else last.reason)
+
+
+def _must_go_on(state: State) -> bool:
+    """Whether a model has something to answer, also if nobody says more."""
+    return state.last is None or state.goes_on
+
+
+def _due(state: State) -> tuple[str, ...]:
+    """The messages that the next turn begins with: steers, or if there is nothing else to do, follow-ups."""
+    if not state.queue:
+        return ()
+    steers = state.queued("steer")
+    if steers:
+        return tuple(steers[:1] if state.limits.steering == "one" else steers)
+    if _must_go_on(state):
+        return ()
+    follow_ups = state.queued("follow_up")
+    return tuple(follow_ups[:1] if state.limits.follow_up == "one" else follow_ups)
+
+
+def _was_cut_in_its_opening(state: State) -> bool:
+    """Whether the open turn was opened for messages that wait, and none of them is in it."""
+    return not _must_go_on(state) and bool(_due(state)) and state.transcript[-1].role == "assistant"

@@ -53,16 +53,21 @@ def resumption(state: State, answers: Mapping[str, Answer], *, somebody_to_ask: 
         for call_id, answer in answers.items()
         if call_id in requests or not _was_given(state, call_id, answer)
     )
-    if state.run_id is not None:
+    if state.run_id is not None and not _is_suspended(state):
         return Resumption(True, answers=facts)
     if state.missing:
         if requests and not facts and not somebody_to_ask:
             names = ", ".join(f"{request.call_id} ({_what(request)})" for request in requests.values())
             raise NotResumable(f"the run waits for answers about {names}; expected some, or an agent that can ask")
         return Resumption(False, state.latest_run, facts)
-    if not state.queue:
+    if all(queued.origin == "repair" for queued in state.queue.values()):  # which repairs nothing in another run
         _check_there_is_more(state)
     return Resumption(False)
+
+
+def _is_suspended(state: State) -> bool:
+    """Whether the open run has nothing to do any more: a crash came between its suspended turn and its end."""
+    return not state.turn_open and state.last is not None and state.last.reason == "suspended"
 
 
 def _check_there_is_more(state: State) -> None:

@@ -27,6 +27,7 @@ from .._facts import (
     InputRequest,
     InputResolved,
     MessageDelivered,
+    MessageDraft,
     MessageEnd,
     MessageQueued,
     ModelCallEnd,
@@ -115,6 +116,8 @@ class State:
     """Calls that a crash has cut, and that may not run again."""
     asked: dict[int, Request] = attrs.field(factory=dict[int, Request])
     """By place of the call: what a person was asked last."""
+    permissions: dict[int, ApprovalRequest] = attrs.field(factory=dict[int, ApprovalRequest])
+    """By place of the call: the permission that was asked for last."""
     verdicts: dict[int, ApprovalResolved] = attrs.field(factory=dict[int, ApprovalResolved])
     """By place of the call: whether it may run."""
     replies: dict[tuple[int, int], tuple[str, str]] = attrs.field(factory=dict[tuple[int, int], tuple[str, str]])
@@ -175,9 +178,8 @@ def fold(state: State, fact: Fact) -> None:
             state.turns += 1
             state.turn = fact.number
             state.turn_open = True
-            if state.reopens:
-                state.reopens = False
-            else:
+            state.reopens = False
+            if not state.missing:  # else it goes on with the calls of the one that was suspended
                 _clear_turn(state)
         case TurnEnd():
             state.turn_open = False
@@ -206,7 +208,10 @@ def fold(state: State, fact: Fact) -> None:
                 state.boundaries[state.head] = len(state.transcript)
         case ApprovalRequest() | InputRequest():
             state.asked[fact.index] = fact
-            state.verdicts.pop(fact.index, None)
+            state.suspended.discard(fact.index)
+            if isinstance(fact, ApprovalRequest):
+                state.permissions[fact.index] = fact
+                state.verdicts.pop(fact.index, None)  # what was answered to another request holds no more
         case ApprovalResolved() | InputResolved():
             _resolved(state, fact)
         case AgentResume():
@@ -215,7 +220,7 @@ def fold(state: State, fact: Fact) -> None:
             state.config = fact
         case Rewind():
             _rewind(state, fact.to)
-        case Custom():
+        case Custom() | MessageDraft():
             pass
         case _:
             assert_never(fact)
@@ -242,11 +247,12 @@ def _run_began(state: State, fact: AgentStart) -> None:
     state.limits = fact.limits
     state.abort = state.failure = state.last = None
     state.resumed = 0
-    state.goes_on = state.terminal = state.turn_open = False
+    state.goes_on = state.turn_open = False
     state.reopens = fact.resumes is not None
     if state.reopens:  # the ledger and the turn are those of the suspended run
         state.suspended.clear()
     else:
+        state.terminal = False
         _place_results(state)  # of a suspended turn that nobody resumed
         state.turns = state.answers = 0
         state.usage = NO_USAGE
@@ -275,7 +281,7 @@ def _clear_calls(state: State) -> None:
     if state.lost:
         state.lost = set()
     if state.asked:
-        state.asked, state.verdicts, state.replies, state.suspended = {}, {}, {}, set()
+        state.asked, state.permissions, state.verdicts, state.replies, state.suspended = {}, {}, {}, {}, set()
 
 
 def _answered(state: State, fact: MessageEnd) -> None:

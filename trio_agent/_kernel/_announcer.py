@@ -66,8 +66,13 @@ class Announcer:
 
     @property
     def is_current_task(self) -> bool:
-        """Whether the caller is a listener: it must not wait for itself."""
-        return self._task is not None and trio.lowlevel.current_task() is self._task
+        """Whether the caller is a listener, or a task in a nursery of one: it must not wait for itself."""
+        if self._task is None:
+            return False
+        task = trio.lowlevel.current_task()
+        while task is not self._task and task.parent_nursery is not None:
+            task = task.parent_nursery.parent_task
+        return task is self._task
 
     def listen(
         self,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import cast, final
 
+import trio
+
 from .._errors import ConfigError, NotResumable, RunCancelled, ToolFailed, describe, failure_in
 from .._facts import ApprovalRequest, ApprovalResolved, InputRequest, InputResolved, Verdict
 from .._ports import Allow, ApprovalHandler, Deny, InputHandler, PreparedCall, Suspend
@@ -24,15 +26,16 @@ class Asking:
 
     Attributes:
       index: place of the call whose preparation is under way.
-      withdrawn: the wait for its permission was ended by an abort, so the call is ``not_run``.
+      withdrawn: nobody is asked any more whether it may run, so the call is ``not_run``.
     """
 
-    __slots__ = ("_control", "_input", "_journal", "index", "withdrawn")
+    __slots__ = ("_control", "_input", "_journal", "_wait", "index", "withdrawn")
 
     def __init__(self, journal: Journal, control: Control, input: InputHandler | None) -> None:
         self._journal = journal
         self._control = control
         self._input = input
+        self._wait: trio.CancelScope | None = None
         self.index: int | None = None
         self.withdrawn = False
 
@@ -41,8 +44,8 @@ class Asking:
     def standing(self, call: PreparedCall) -> Allow | Deny | None:
         """What a person has said about this call with this input."""
         state = self._journal.state
-        verdict, request = state.verdicts.get(self._place), state.asked.get(self._place)
-        if verdict is None or not isinstance(request, ApprovalRequest) or request.arguments != call.call.arguments:
+        verdict, request = state.verdicts.get(self._place), self.permission
+        if verdict is None or request is None or request.arguments != call.call.arguments:
             return None
         return Allow() if verdict.verdict == "allow" else Deny(verdict.reason)
 
@@ -51,27 +54,38 @@ class Asking:
         standing = self.standing(call)
         if standing is not None:
             return standing
-        if self._journal.state.abort is not None:
+        if self._is_over:
             return self._withdraw()
         if handler is None:
-            if self._place in self._journal.state.asked:  # in another process, perhaps, and not answered yet
+            if self.permission is not None:  # asked for in another process, perhaps, and not answered yet
                 return self.suspend(call, reason)
             return Deny("it needs a person's permission, and there is nobody to ask")
         request = self._request(call, reason)
-        with self._control.waiting() as scope:
+        with self._control.waiting() as self._wait:
             answer = await _asked(handler, request)
-        if scope.cancelled_caught:
+        cut, self._wait = self._wait.cancelled_caught, None
+        if cut or self._has_result:
             return self._withdraw()
         self._resolve(request, answer)
         return answer
 
+    def leave_out(self, index: int) -> None:
+        """The call at this place has its result: end the wait for its permission, if there is one."""
+        if self.index == index and self._wait is not None:
+            self._wait.cancel()
+
     def suspend(self, call: PreparedCall, reason: str) -> Suspend | Deny:
         """Leave the call to an answer that comes later; if an abort is pending it is ``not_run``."""
-        if self._journal.state.abort is not None:
+        if self._is_over:
             return self._withdraw()
         if self._place not in self._journal.state.suspended:
             self._resolve(self._request(call, reason), Suspend())
         return Suspend()
+
+    @property
+    def permission(self) -> ApprovalRequest | None:
+        """What was asked last about the call whose preparation is under way."""
+        return self._journal.state.permissions.get(self._place)
 
     @property
     def _place(self) -> int:
@@ -89,9 +103,18 @@ class Asking:
         reason = answer.reason if isinstance(answer, Deny) else ""
         self._journal.post(ApprovalResolved(request.call_id, request.index, verdict, reason))
 
+    @property
+    def _has_result(self) -> bool:
+        """The call was left out while a hook or a person took their time over it."""
+        return self._journal.state.results[self._place] is not None
+
+    @property
+    def _is_over(self) -> bool:
+        return self._journal.state.abort is not None or self._has_result
+
     def _withdraw(self) -> Deny:
         self.withdrawn = True
-        return Deny("the run was aborted before a person had answered")
+        return Deny("the call or the run was cut before a person had answered")
 
     # --- questions of tools --------------------------------------------------------------------------
 
@@ -102,7 +125,8 @@ class Asking:
             return False
         if (index, request.number) in self._journal.state.replies or self._journal.state.abort is not None:
             return False
-        self._journal.post(InputResolved(request.call_id, index, request.number, None))
+        if index not in self._journal.state.suspended:
+            self._journal.post(InputResolved(request.call_id, index, request.number, None))
         return True
 
     def answered(self, index: int, number: int, question: str) -> str | None:

@@ -16,6 +16,7 @@ from .._events import MessageStart
 from .._middleware import CallModel
 from .._model import ModelChunk, ModelRequest
 from .._options import Retry
+from ._drafts import Drafts
 from ._interrupts import foreign
 from ._journal import Journal
 
@@ -34,6 +35,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "_drafts",
         "_first",
         "_grain",
         "_idle",
@@ -47,12 +49,15 @@ class Attempt:
         "shown",
     )
 
-    def __init__(self, message_id: str, journal: Journal | None, retry: Retry, *, shows: bool = True) -> None:
+    def __init__(
+        self, message_id: str, journal: Journal | None, retry: Retry, *, shows: bool = True, logs: bool = False
+    ) -> None:
         self.message_id = message_id
         self.assembler = StreamAssembler(message_id)
         self.shown = False
         self._journal = journal
         self._shows = shows and journal is not None
+        self._drafts = Drafts(journal, message_id) if logs and shows and journal is not None else None
         self._now = trio.lowlevel.current_clock().current_time if journal is None else journal.now
         self._first = retry.first_event
         self._idle = retry.idle
@@ -72,6 +77,9 @@ class Attempt:
             with self._limits:
                 await foreign(call, request, self.receive)
         finally:
+            if self._drafts is not None:
+                self._drafts.flush()
+                self._drafts = None
             self._shows = False  # what is emitted later, by somebody who has kept ``emit``, is part of no message
         if self._limits.cancelled_caught:
             if self._last == -math.inf:
@@ -87,12 +95,16 @@ class Attempt:
             self._last = now
             self._limits.deadline = now + self._idle + self._grain
         journal = self._journal
-        if self._shows and journal is not None and journal.watched:
+        drafts = self._drafts
+        if self._shows and journal is not None and (journal.watched or drafts is not None):
             delta = self.assembler.receive(chunk, True)
-            if not self.shown and self.assembler.started:
-                self.show_start(journal)
-            if delta is not None:
-                journal.emit(delta)
+            if journal.watched:
+                if not self.shown and self.assembler.started:
+                    self.show_start(journal)
+                if delta is not None:
+                    journal.emit(delta)
+            if drafts is not None and delta is not None:
+                drafts.take(delta, now)
         else:
             self.assembler.receive(chunk, False)
 

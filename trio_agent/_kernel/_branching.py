@@ -14,18 +14,20 @@ from .._errors import ConfigError
 from .._facts import AgentEnd, Rewind, stamp
 from .._ports import SessionStore
 from ._journal import Journal
+from ._opening import settle_what_is_left
 
 __all__ = ["fork", "rewind"]
 
 
 def rewind(journal: Journal, to: int) -> None:
-    """Post that the conversation goes on from behind fact ``to``.  No run may be open.
+    """Settle what is left of an earlier run, and post that the conversation goes on from behind fact ``to``.
 
     Raises:
-      ValueError: something was under way there.
+      ValueError: something was under way there.  Nothing was posted.
     """
     if to:
         _check_boundary(journal.state, to)
+    settle_what_is_left(journal)
     journal.post(Rewind(to))
 
 
@@ -48,11 +50,12 @@ async def fork(journal: Journal, store: SessionStore | None, to: str, at: int | 
     idle = state.run_id is None and not state.missing
     if at is None:
         at = state.head if idle else max(state.boundaries, default=0)
-    if not (idle and at == state.head > 0):
+    all_of_it = idle and at == state.head > 0
+    if not all_of_it:
         _check_boundary(state, at)
     await journal.committed()
     last = await store.read(journal.session, after=at - 1, limit=1)
-    if at == state.head or isinstance(last[0], AgentEnd):
+    if all_of_it or isinstance(last[0], AgentEnd):
         await store.fork(journal.session, to, at=at)
         return
     facts = list(await store.read(journal.session, limit=at))

@@ -17,14 +17,13 @@ __all__ = ["changed", "remembered"]
 
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "model": (ModelProvider,),
-    "dispatcher": (Dispatcher,),
     "system": (str, type(None)),
     "reasoning": (str, type(None)),
 }
 
 
-def changed(config: KernelConfig, changes: Mapping[str, object]) -> KernelConfig:
-    """The blueprint with these changes.
+def changed(config: KernelConfig, changes: Mapping[str, object], dispatcher: Dispatcher) -> KernelConfig:
+    """The blueprint with these changes, and the tools of ``dispatcher``.
 
     Raises:
       ConfigError: one of them cannot be used, or is none; the message names it.
@@ -35,7 +34,7 @@ def changed(config: KernelConfig, changes: Mapping[str, object]) -> KernelConfig
         if not isinstance(value, _KINDS[name]):
             wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in _KINDS[name])
             raise ConfigError(f"{name}: expected a {wanted}, got a {type(value).__name__}")
-    config = attrs.evolve(config, **changes)  # type: ignore[arg-type]  # checked above
+    config = attrs.evolve(config, dispatcher=dispatcher, **changes)  # type: ignore[arg-type]  # checked above
     check_tool_choice(config.limits.tool_choice, {spec.name for spec in config.dispatcher.specs})
     return config
 

@@ -31,6 +31,7 @@ class KernelConfig:
     reasoning: str | None = None
     settle_timeout: float = 5
     """Seconds that a settlement may take."""
+    log_stream: bool = False
     listeners: tuple[Listener, ...] = ()
     input: InputHandler | None = None
     """Who answers the questions of tools."""

@@ -63,7 +63,7 @@ class Journal:
     _run_from: int = attrs.field(init=False, default=0)
     """Where in the log the run begins."""
     _run_after: int = attrs.field(init=False, default=0)
-    """The seq of the last fact before the run: its readers are shown none of these."""
+    """The seq of the last fact before the run, which may not be shown yet: its readers and listeners are shown none."""
     _run_until: float = attrs.field(init=False, default=math.inf)
     """The seq of the run's last fact, once it is known: its readers and listeners are shown nothing behind it."""
     _hidden: int = attrs.field(init=False, default=0)
@@ -112,6 +112,7 @@ class Journal:
                 raise
             raise StoreFailed(f"session {self.session!r} cannot be read: {describe(error)}") from error
         self._committed = self.state.head
+        self._place = Place("", self.state.turn, (), self._name)
 
     def start(self, nursery: trio.Nursery) -> None:
         """Give the journal a nursery for its tasks."""
@@ -126,6 +127,7 @@ class Journal:
         self._hidden = state.head + len(facts)
         self._place = Place(state.latest_run, state.turn, (), self._name)
         self.post(*facts)
+        self._place = Place("", state.turn, (), self._name)
 
     def begin_run(self, run_id: str, on_failure: Callable[[AgentError], None], path: tuple[str, ...] = ()) -> None:
         """The facts that come belong to this run.
@@ -233,7 +235,7 @@ class Journal:
     def _show(self, event: Event) -> None:
         if event.seq <= self._hidden:
             return
-        of_run = event.seq <= self._run_until
+        of_run = self._run_after < event.seq <= self._run_until
         if of_run:
             for reader in self._readers:
                 reader.put(event)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import attrs
 
 from .._core._state import State
+from .._errors import StoreFailed
 from .._events import Phase
 from .._messages import Message, ToolCall
 from .._middleware import Snapshot
@@ -30,7 +31,7 @@ class SessionState(Snapshot):
     reasoning: str | None
     """How much the model of the next turn shall think, in its provider's words."""
     error_message: str | None
-    """Why the latest run failed, if it did."""
+    """Why the latest run failed, if it did, or why the log cannot be written any more."""
     phase: Phase
     """What the run is busy with; ``idle`` between runs."""
     streaming_message: Message | None
@@ -44,8 +45,13 @@ class SessionState(Snapshot):
         return self.streaming_message is not None
 
 
-def live_state(state: State, config: KernelConfig, run: Run | None) -> SessionState:
-    """The snapshot of ``state``, with what ``run`` is doing, if one is under way."""
+def live_state(state: State, config: KernelConfig, run: Run | None, failed: StoreFailed | None) -> SessionState:
+    """The snapshot of ``state``, with what ``run`` is doing, if one is under way.
+
+    Args:
+      failed: why nothing is logged any more.
+    """
+    failure = state.failure if failed is None else failed
     fold = {
         field.name: getattr(snapshot, field.name)
         for snapshot in (state.snapshot(),)
@@ -57,7 +63,7 @@ def live_state(state: State, config: KernelConfig, run: Run | None) -> SessionSt
         tools=tuple(spec.name for spec in config.dispatcher.specs),
         model=config.model.model,
         reasoning=config.reasoning,
-        error_message=None if state.failure is None else state.failure.message,
+        error_message=None if failure is None else failure.message,
         phase="idle" if run is None else run.phase,
         streaming_message=None if run is None else run.streaming_message,
         pending_tool_calls=() if run is None else run.running_calls,

@@ -127,7 +127,11 @@ class Loop:
                 stop = complete and bool(self._chain.should_stop) and await self._chain.stops()
                 self._close_turn(reason, failure, stop)
             case Deliver(ids):
-                self._open_turn(*map(MessageDelivered, ids))
+                delivered = map(MessageDelivered, ids)
+                if journal.state.turn_open:
+                    journal.post(*delivered)
+                else:
+                    self._open_turn(*delivered)
             case Reopen():
                 self._open_turn()
             case Recover(indexes):
@@ -162,6 +166,8 @@ class Loop:
     def _announce(self, fact: Fact) -> None:
         """The observations that stand before a fact of settlement."""
         journal = self._journal
+        if isinstance(fact, TurnEnd) and fact.reason == "suspended":
+            return  # the turn goes on in another run, and its results are told together
         if isinstance(fact, TurnEnd | MessageEnd):
             state = journal.state
             for call, result in zip(state.calls, state.results, strict=True):

@@ -86,7 +86,8 @@ class ModelPhase:
         encoded = self._config.codec.encode(request)
         if journal.watched:
             journal.emit(ModelCallStart(self._config.model.model, number))
-        attempt = Attempt(next_message_id(journal.state), journal, self._config.retry, shows=self._config.codec.streams)
+        shows, logs = self._config.codec.streams, self._config.log_stream
+        attempt = Attempt(next_message_id(journal.state), journal, self._config.retry, shows=shows, logs=logs)
         failure: Exception | None = None
         answer: Answer | None = None
         whole = False

@@ -72,6 +72,8 @@ class Resume:
         plan = self._plan
         if plan is None:
             raise InternalError("a run begins after its check")
+        if journal.state.run_id is not None and not plan.same_run:  # suspended, and a crash cut it before its end
+            journal.settle_earlier(close_run(journal.state, "suspended"))
         journal.begin_run(self._run_id, fail)
         if plan.same_run:
             journal.post(AgentResume(), *plan.answers)

@@ -74,7 +74,7 @@ class Preparation:
             if index in state.asked and self._asking.still_waits(index):
                 continue
             prepared: PreparedCall | ToolResult | None = prepare(call)
-            if gated and isinstance(prepared, PreparedCall):
+            if isinstance(prepared, PreparedCall) and (gated or index in state.permissions):
                 if not self._control.may_start:
                     break
                 prepared = await self._ask_gates(index, call, prepared)
@@ -89,8 +89,11 @@ class Preparation:
         asking = self._asking
         asking.index = index
         asking.withdrawn = False
+        before = asking.permission
         try:
             passed = await self._pass_gates(call, prepared)
+            if before is not None and asking.permission is before and isinstance(passed, PreparedCall):
+                passed = self._as_answered(passed, before.reason)
         finally:
             asking.index = None
         if asking.withdrawn:
@@ -127,6 +130,14 @@ class Preparation:
                     text = f"expected None, Block, Replace or Suspend from {hook.__qualname__}, got {type(answer).__name__}"
                     return ToolResult.of(call.id, "denied", text)
         return prepared
+
+    def _as_answered(self, call: PreparedCall, reason: str) -> PreparedCall | ToolResult:
+        """A call that a person was asked about, and that no hook asks about any more: the answer holds all the same."""
+        match self._asking.standing(call) or self._asking.suspend(call, reason):
+            case Deny(why):
+                return ToolResult.of(call.call.id, "denied", why or "a person did not allow it")
+            case _:
+                return call
 
     def _replaced(self, call: ToolCall, value: object) -> PreparedCall | ToolResult:
         """The call with another input, validated again."""

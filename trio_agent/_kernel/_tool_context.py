@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
 import trio
 
-from .._errors import InternalError, RunEnded
+from .._errors import RunCancelled, RunEnded
 from .._events import DiagnosticCode, ToolExecutionUpdate
 from .._facts import Custom, InputRequest, InputResolved, ToolExecutionEnd, ToolExecutionStart
 from .._messages import ToolResult
@@ -50,7 +50,9 @@ class CallContext:
 
     __slots__ = (
         "_asked",
+        "_cut_off",
         "_phase",
+        "_waits",
         "abandoned",
         "began",
         "closed",
@@ -80,6 +82,8 @@ class CallContext:
         self.cut = False
         self.suspended = False
         self._asked = 0
+        self._cut_off = False  # the thread of the call was cut, which a question from it cannot see by itself
+        self._waits: tuple[trio.CancelScope, ...] = ()
 
     @property
     def call_id(self) -> str:
@@ -129,10 +133,12 @@ class CallContext:
         if answer is not None:
             return answer
         phase.asking.check_may_ask()
+        if self._cut_off:
+            raise _too_late()
         request = InputRequest(self.call_id, self.index, number, question)
         phase.say(request)
         await phase.posted()
-        resolved = await phase.asking.ask(request, self.prepared)
+        resolved = await self._answer(request)
         if self.closed:
             raise RunEnded("the call has ended: the answer comes too late")
         phase.say(resolved)
@@ -140,8 +146,17 @@ class CallContext:
             return resolved.answer
         self.suspended = True
         self.cut_short()
-        await trio.sleep_forever()
-        raise InternalError("a call that was cut went on")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise RunCancelled("the answer comes later: the call was cut, and runs again from its start")  # in its thread
+
+    async def _answer(self, request: InputRequest) -> InputResolved:
+        with trio.CancelScope() as wait:
+            self._waits = (*self._waits, wait)
+            try:
+                return await self._phase.asking.ask(request, self.prepared)
+            finally:
+                self._waits = tuple(each for each in self._waits if each is not wait)
+        raise _too_late()
 
     def cut_short(self) -> None:
         """Cancel the call."""
@@ -163,6 +178,9 @@ class CallContext:
     @trio.lowlevel.enable_ki_protection
     def thread_deadline(self) -> float:
         """Until when a thread that was cut may be waited for."""
+        self._cut_off = True
+        for wait in self._waits:  # a question from a thread waits in a task of Trio's own, which nothing cuts
+            wait.deadline = -math.inf
         if self.timed is not None and self.timed.cancel_called:
             return -math.inf
         return self._phase.cut_deadline(self)
@@ -178,6 +196,10 @@ class CallContext:
             limiter.release_on_behalf_of(self)
 
         return ended
+
+
+def _too_late() -> RunCancelled:
+    return RunCancelled("the call was cut before a person had answered")
 
 
 def _in_trio() -> bool:

@@ -271,6 +271,9 @@ class ToolPhase:
                 return
             got = await self._guard.run(call)
             result = got if isinstance(got, ToolResult) else self._failed(call, got)
+            if call.suspended and not isinstance(got, ToolResult):
+                result = None  # it runs again from its start: what it raised when it was cut is no result
+                return
             if self._chain.after_tool_result:
                 call.held = result
                 result = None
@@ -368,6 +371,7 @@ class ToolPhase:
         if state.results[index] is not None or state.started[index] is not None:
             return False
         self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
+        self.asking.leave_out(index)
         if call.id in self._waiting:
             self._waiting[call.id].cancel()
         return True

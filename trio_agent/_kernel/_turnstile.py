@@ -42,22 +42,27 @@ class Turnstile:
             self._claims += 1
             return
         self._claims += 1
-        inside = False
+        came, inside = False, False
         try:
-            await self._wait()
+            came = await self._wait()
             check()
             inside = True
         finally:
-            if not inside:
+            if came and not inside:
+                self.leave()
+            elif not inside:
                 self._drop()
 
-    async def _wait(self) -> None:
+    async def _wait(self) -> bool:
+        """Whether its turn has come; not if those who wait were sent away."""
         with trio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
                 await self._free.acquire()
+                return True
             finally:
                 self._waiting.discard(scope)
+        return False
 
     def leave(self) -> None:
         """Let the next one in."""

@@ -1,4 +1,4 @@
-"""The command ``trio-agent``: a demonstration, and one run from a terminal.
+"""The command ``trio-agent``: a demonstration, runs from a terminal, and a look at sessions.
 
 Needs the extra ``cli``; nothing else of the package does, and nothing of the package imports this.
 """

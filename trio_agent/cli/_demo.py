@@ -25,6 +25,7 @@ from ._codes import INTERRUPTED
 from ._ending import exit_code
 from ._files import MAX_FILES, file_tools, wait_of
 from ._interrupt import Interrupts
+from ._kill import demo_kill
 from ._lines import Lines
 from ._live import LiveView
 from ._rules import MOST_FILES, counting_model
@@ -48,13 +49,16 @@ QUESTION: Final = "How many words do the files of this folder have?"
 _say: Final = functools.partial(print, flush=True)
 
 
-async def demo(path: Path | None = None, number: int | None = None, latency: float = LATENCY) -> int:
+async def demo(
+    path: Path | None = None, number: int | None = None, latency: float = LATENCY, *, kill: bool = False
+) -> int:
     """Run the demonstration, told on standard output, and take Ctrl-C while it lasts.
 
     Args:
       path: the folder whose files are counted; ``None``: the one that is shipped.
       number: how many calls; ``None``: one a file, or a few hundred for the folder that is shipped.
       latency: about how many seconds each call waits.
+      kill: do it in a worker process that is killed, and in another that resumes; see :func:`demo_kill`.
 
     Returns:
       The exit code.
@@ -66,6 +70,8 @@ async def demo(path: Path | None = None, number: int | None = None, latency: flo
     root = _checked(path, number, latency)
     if path is None and number is None:
         number = TEXTS_CALLS
+    if kill:
+        return await demo_kill(root, number, latency)
     with Interrupts() as interrupts:
         playing = _Demo(root, number, latency)
         _say(f"Counting the words of the files in {printable(str(root))}.")

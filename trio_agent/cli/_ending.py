@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from .._errors import ListenerFailed
 from .._kernel._run import Run
-from ._codes import DONE, FAILED, INTERRUPTED
+from ._codes import DONE, FAILED, INTERRUPTED, WAITING
 
 __all__ = ["exit_code"]
 
 
 def exit_code(run: Run, fault: str | None, interrupted: bool) -> int:
-    """0 only for a run that stopped by itself and left a whole history.
+    """0 only for a run that stopped by itself and left a whole history; 3 for one that waits for a person.
 
     Args:
       run: it is over.
@@ -31,4 +31,4 @@ def exit_code(run: Run, fault: str | None, interrupted: bool) -> int:
         return FAILED
     if interrupted:
         return INTERRUPTED
-    return DONE if run.result.stop_reason == "stop" else FAILED
+    return {"stop": DONE, "suspended": WAITING}.get(run.result.stop_reason, FAILED)

@@ -1,42 +1,19 @@
-"""``trio-agent run``: one prompt, one model, the tools that are named, and what comes of it.
-
-Keys come from the environment only: a command line is for everyone to see.
-"""
+"""``trio-agent run``: one prompt, one model, the tools that are named, and what comes of it."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from typing import Final, final
-from urllib.parse import urlsplit, urlunsplit
 
-import trio
-
-from .._agent import Agent
-from .._errors import ConfigError, Failure, ProviderError
-from .._events import Event
-from .._kernel._run import Run
-from ..providers import HTTPProvider, from_name
-from ..tools import Tool
-from ._codes import INTERRUPTED
-from ._ending import exit_code
+from .._errors import ConfigError
+from ..permissions._shown import one_line
+from ._choice import Choice, choose
 from ._interrupt import Interrupts
-from ._load import load_tool
-from ._summary import fault_in, summary
-from ._talk import JsonLines, Talk, note
-from ._tally import Tally
-from ._words import printable
+from ._running import Kept, Running
+from ._store import store_at
+from ._talk import note
+from ._tally import plural
 
-__all__ = ["KEY", "run_prompt"]
-
-KEY: Final = "TRIO_AGENT_API_KEY"
-"""The environment variable whose key is sent to the server at ``--base-url``."""
-
-NO_MODEL: Final = (
-    "a model is needed: -m vendor:model, such as -m openai:gpt-4o-mini; "
-    "what needs neither a model nor a key is: trio-agent demo"
-)
+__all__ = ["run_prompt"]
 
 
 async def run_prompt(
@@ -46,6 +23,8 @@ async def run_prompt(
     tools: Sequence[str] = (),
     base_url: str | None = None,
     json: bool = False,
+    session: str | None = None,
+    store: str | None = None,
 ) -> int:
     """Run one prompt, and take Ctrl-C while it lasts.
 
@@ -55,95 +34,62 @@ async def run_prompt(
       tools: ``module:tool`` each.
       base_url: of a server to ask instead of the vendor's.
       json: print the events as JSON, one a line, and nothing else on standard output.
+      session: the session that the run goes on, new or not; ``None``: the run is kept nowhere.
+      store: where the session is kept; see :func:`store_at`.
 
     Returns:
-      The exit code: 0 if the model stopped by itself, 130 after Ctrl-C, 1 otherwise.
+      The exit code: 0 if the model stopped by itself, 3 if the session waits for a person, 130 after Ctrl-C,
+      1 otherwise.
 
     Raises:
       ConfigError: one of these cannot be used.
       RequestError: the prompt is none that a model could answer.
+      StoreFailed: the session cannot be read.
       OSError: standard output could not be written to; the run was cut and settled.
     """
-    if model is None:
-        raise ConfigError(NO_MODEL)
+    choice = choose(model, tools, base_url)
     try:
         prompt.encode()
     except UnicodeEncodeError as error:
         raise ConfigError("PROMPT: it is no text that can be sent, because it is not UTF-8") from error
-    found = [load_tool(name) for name in tools]
-    key = None if base_url is None else os.environ.get(KEY) or None
-    # It has nothing open before its first call.
-    provider = from_name(model, base_url=base_url, api_key=key)
-    running = _Running(prompt, provider, found, json)
+    if session is None:
+        if store is not None:
+            raise ConfigError("--store: a run is kept under the name of a session; add --session NAME")
+        return await _run_once(prompt, choice, json)
+    if not session.strip():
+        raise ConfigError("--session: expected a name, got an empty one")
+    async with store_at(store, create=True) as opened:
+        running = Running(choice, json=json, kept=Kept(opened, session, store))
+        return await _run_in_session(prompt, choice, running, session)
+
+
+async def _run_once(prompt: str, choice: Choice, json: bool) -> int:
+    running = Running(choice, json=json)
+    run = running.agent.run(prompt)
+
+    async def play() -> None:
+        async with choice.provider:
+            await running.play(run)
+
     with Interrupts() as interrupts:
-        await running.watch(interrupts)
-        return running.report(interrupts, base_url)
+        await running.watch(interrupts, play)
+        return running.report(interrupts)
 
 
-@final
-class _Running:
-    """One run of the command."""
+async def _run_in_session(prompt: str, choice: Choice, running: Running, name: str) -> int:
+    async def play() -> None:
+        async with choice.provider, running.agent.session(name) as session:
+            before, run = session.state, session.run(prompt)
+            shown = one_line(name, 100)
+            if before.run_id is not None:
+                note(
+                    f"session {shown} stopped in the middle of a run, which is settled now; `resume` would have gone on"
+                )
+            elif before.pending:
+                waited = plural(len(before.pending), "call")
+                note(f"{waited} of session {shown} waited for an answer and will not run; `resume` would have gone on")
+            await running.play(run)
 
-    def __init__(self, prompt: str, provider: HTTPProvider, tools: Sequence[Tool], json: bool) -> None:
-        self._provider = provider
-        self._tally = Tally()
-        self._view = JsonLines() if json else Talk(self._tally, live=sys.stdout.isatty())
-        self._run = Agent(provider, tools=tools, listeners=[self._see]).run(prompt)
-        self._began = False
-
-    async def watch(self, interrupts: Interrupts) -> None:
-        """Run until the end or until it is cut."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._attend, interrupts)
-            await interrupts.cut(self._play)
-            nursery.cancel_scope.cancel()
-
-    async def _play(self) -> None:
-        async with self._provider, self._run as run:
-            self._began = True
-            await run.wait()
-
-    async def _attend(self, interrupts: Interrupts) -> None:
-        """Say so when Ctrl-C is pressed, until cancelled."""
-        async for times in interrupts.told:
-            text = "Ctrl-C: what runs is cut and settled" if times == 1 else "Ctrl-C once more: still settling"
-            self._view.note(text)
-
-    async def _see(self, event: Event) -> None:
-        self._tally.see(event)
-        self._view.see(event)
-
-    def report(self, interrupts: Interrupts, base_url: str | None) -> int:
-        """Say what was not said yet; the exit code."""
-        if not self._began:
-            note("Interrupted before the run began: nothing was done.")
-            return INTERRUPTED
-        run = self._run
-        messages, stop_reason = run.state.messages, run.result.stop_reason
-        fault = fault_in(messages)
-        code = exit_code(run, fault, interrupts.times > 0)
-        if interrupts.times:
-            note("Interrupted. This was done:")
-            for line in summary(self._tally, messages, stop_reason, fault):
-                note(line)
-        else:
-            _tell_failure(run, fault, base_url)
-        return code
-
-
-def _tell_failure(run: Run, fault: str | None, base_url: str | None) -> None:
-    error = run.result.error
-    if error is not None:
-        failure = Failure.of(error)
-        note(f"error {failure.code}: {printable(failure.message)}")
-        if isinstance(error, ProviderError) and base_url is not None:
-            note(f"the model was asked at {_shown(base_url)}")
-    elif run.result.stop_reason != "stop":
-        note(f"the run did not stop by itself: {run.result.stop_reason}")
-    if fault is not None:
-        note(f"the history is NOT VALID: {fault}")
-
-
-def _shown(url: str) -> str:
-    """The address without what may hold a secret."""
-    return urlunsplit(urlsplit(url)._replace(query="", fragment=""))
+    with Interrupts() as interrupts:
+        await running.watch(interrupts, play)
+        return running.report(interrupts)

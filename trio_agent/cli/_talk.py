@@ -9,7 +9,7 @@ import sys
 from typing import Final, final
 
 from .._events import Diagnostic, Event, MessageDiscarded, RetryScheduled, TextDelta
-from .._facts import MessageEnd, ToolExecutionEnd, TurnEnd
+from .._facts import AgentResume, MessageEnd, ToolExecutionEnd, TurnEnd
 from ._json import event_line
 from ._summary import STATUSES, asked_text, ended_text
 from ._tally import Tally
@@ -68,6 +68,8 @@ class Talk:
                 self._end_message(event)
             case MessageDiscarded() if self._live:
                 self.note("(what stands above was cut off, and is asked for again)")
+            case AgentResume():
+                self.note("the run goes on where it was cut")
             case RetryScheduled():
                 error = f"{event.error.code}: {printable(event.error.message)}"
                 self.note(f"trying again in {event.delay:.1f} s: {error}")
@@ -88,7 +90,7 @@ class Talk:
             self.note(asked_text(self._tally.turn))
 
     def _ended(self, event: ToolExecutionEnd) -> str:
-        call = self._tally.turn.calls[event.index]
+        call = self._tally.call(event.result.call_id)
         told = f"{printable(call.name)} {_short(call.arguments)}: {STATUSES[event.result.status]}"
         if event.duration:
             told += f" in {event.duration * 1000:.0f} ms"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
 from .._events import Event, ModelCallStart, PhaseChange, TextDelta, ToolUse
-from .._facts import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from .._facts import AgentEnd, AgentResume, AgentStart, MessageEnd, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from .._messages import ResultStatus, ToolCall
 
 __all__ = ["Tally", "ToolTally", "TurnTally", "plural"]
@@ -89,12 +90,20 @@ class Tally:
     began: float | None = None
     ended: float | None = None
     _calls: dict[str, ToolCall] = attrs.field(factory=dict[str, ToolCall])
+    _earlier: tuple[ToolCall, ...] = ()
+    """The calls of a turn that another process began, and that this run goes on with."""
+    _number: int = 0
+    """Of the turn that the run goes on with, if another process began it."""
+
+    def go_on(self, calls: Sequence[ToolCall]) -> None:
+        """The run will go on with these calls, which an earlier process was told of.  Those count that it runs or ends."""
+        self._earlier = tuple(calls)
 
     @property
     def turn(self) -> TurnTally:
         """The latest turn."""
         if not self.turns:
-            self.turns.append(TurnTally(0))
+            self.turns.append(TurnTally(self._number))
         return self.turns[-1]
 
     @property
@@ -117,12 +126,18 @@ class Tally:
         match event:
             case AgentStart():
                 self.began = event.time
+            case AgentResume():
+                self.began = event.time
+                self._number = event.turn
+                if self._earlier:
+                    self.turns.append(TurnTally(event.turn, list(self._earlier)))
             case AgentEnd():
                 self.ended = event.time
             case PhaseChange() if event.phase != "turn":
                 self.doing = event.phase
             case TurnStart():
-                self.turns.append(TurnTally(event.number))
+                reopened = [] if self.turns else list(self._earlier)
+                self.turns.append(TurnTally(event.number, reopened))
             case ModelCallStart():
                 self.doing = "model"
                 self.model = event.model
@@ -131,9 +146,11 @@ class Tally:
             case TextDelta():
                 self.tail = (self.tail + event.text)[-TAIL:]
             case MessageEnd() if event.message.role == "assistant" and event.message.finish_reason != "malformed":
+                self.turn.calls.extend(event.message.calls)
                 self._ask(event.message.calls)
             case ToolUse():
                 self.doing = "tools"
+                self.call(event.call.id)
             case ToolExecutionStart():
                 self._start(event)
             case ToolExecutionEnd():
@@ -141,14 +158,19 @@ class Tally:
             case _:
                 pass
 
-    def _ask(self, calls: tuple[ToolCall, ...]) -> None:
-        self.turn.calls.extend(calls)
+    def _ask(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
             self._calls[call.id] = call
             self.tools.setdefault(call.name, ToolTally()).asked += 1
 
+    def call(self, call_id: str) -> ToolCall:
+        """A call that was asked for, in this process or before."""
+        if call_id not in self._calls:
+            self._ask([call for call in self._earlier if call.id == call_id])
+        return self._calls[call_id]
+
     def _start(self, event: ToolExecutionStart) -> None:
-        call = self._calls[event.call_id]
+        call = self.call(event.call_id)
         self.running[call.id] = event.time
         self.tools[call.name].running += 1
         turn = self.turn
@@ -158,7 +180,7 @@ class Tally:
         self.peak = max(self.peak, turn.peak)
 
     def _end(self, event: ToolExecutionEnd) -> None:
-        call = self._calls[event.result.call_id]
+        call = self.call(event.result.call_id)
         tool, turn = self.tools[call.name], self.turn
         started = self.running.pop(call.id, None)
         if started is not None:

@@ -2,5 +2,7 @@
 
 from ._gate import Gate as Gate
 from ._gate import suspend as suspend
+from ._terminal import TerminalApproval as TerminalApproval
+from ._terminal import TerminalInput as TerminalInput
 
-__all__ = ["Gate", "suspend"]
+__all__ = ["Gate", "TerminalApproval", "TerminalInput", "suspend"]

@@ -5,6 +5,9 @@ Imports neither pytest nor hypothesis, so it works under any test runner and in 
 
 from __future__ import annotations
 
+from ._agent_world import AgentWorld as AgentWorld
+from ._agent_world import Met as Met
+from ._agent_world import Played as Played
 from ._answers import CUT as CUT
 from ._answers import STALL as STALL
 from ._answers import Answer as Answer
@@ -26,7 +29,7 @@ from ._contracts._store import store_contract as store_contract
 from ._contracts._tool import tool_contract as tool_contract
 from ._course_laws import COURSE_LAWS as COURSE_LAWS
 from ._course_laws import RUN_LAWS as RUN_LAWS
-from ._crashes import CRASH_LAWS as CRASH_LAWS
+from ._crash_laws import CRASH_LAWS as CRASH_LAWS
 from ._crashes import explore_crashes as explore_crashes
 from ._explorer import explore_cancellation as explore_cancellation
 from ._faults import explore_faults as explore_faults
@@ -36,6 +39,9 @@ from ._findings import Report as Report
 from ._general_laws import LAWS as LAWS
 from ._order import EventOrder as EventOrder
 from ._order import check_order as check_order
+from ._people import Delayed as Delayed
+from ._people import ScriptedApproval as ScriptedApproval
+from ._people import ScriptedInput as ScriptedInput
 from ._plan import ABORT as ABORT
 from ._plan import CANCEL as CANCEL
 from ._plan import INTERRUPT as INTERRUPT
@@ -55,11 +61,15 @@ from ._script import Turn as Turn
 from ._seams import InjectedFault as InjectedFault
 from ._seams import Seams as Seams
 from ._server import ModelServer as ModelServer
+from ._session_laws import SESSION_LAWS as SESSION_LAWS
+from ._session_world import Forked as Forked
+from ._session_world import SessionWorld as SessionWorld
 from ._tool_explorer import ToolWorld as ToolWorld
 from ._tool_explorer import explore_tool as explore_tool
 from ._trial import Location as Location
 from ._trial import Performed as Performed
 from ._trial import Trial as Trial
+from ._watched import Asked as Asked
 from ._watched import Calls as Calls
 from ._watched import Ran as Ran
 from ._watched import WatchedListener as WatchedListener
@@ -77,29 +87,39 @@ __all__ = [
     "LAWS",
     "RECORD_LAWS",
     "RUN_LAWS",
+    "SESSION_LAWS",
     "STALL",
     "Action",
+    "AgentWorld",
     "Answer",
+    "Asked",
     "BareContext",
     "Calls",
     "Case",
     "Cut",
+    "Delayed",
     "EventOrder",
     "Fault",
     "Finding",
+    "Forked",
     "InjectedFault",
     "Item",
     "Law",
     "Location",
+    "Met",
     "ModelServer",
     "Performed",
     "Plan",
+    "Played",
     "Ran",
     "Report",
     "Rule",
     "RunWorld",
+    "ScriptedApproval",
+    "ScriptedInput",
     "ScriptedModel",
     "Seams",
+    "SessionWorld",
     "ToolWorld",
     "Trial",
     "Turn",

@@ -1,6 +1,6 @@
 """The laws that every run of an agent keeps, however it is cut: what happens when, and what does not.
 
-Plain functions of a trial of a :class:`RunWorld`, like those of :mod:`._record_laws`.
+Plain functions of a trial of an :class:`AgentWorld`, like those of :mod:`._record_laws`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from .._errors import StoreFailed
 from .._events import ModelCallStart, ReasoningDelta, TextDelta, ToolCallDelta
-from .._facts import AbortRequested, AgentEnd, ToolExecutionStart
+from .._facts import AbortRequested, AgentEnd, ToolExecutionStart, TurnEnd
+from ._agent_world import AgentWorld, Met, Played
 from ._findings import Law
 from ._general_laws import LAWS
 from ._plan import CANCEL, INTERRUPT
 from ._record_laws import RECORD_LAWS
-from ._run_world import RunWorld
 from ._script import ScriptedModel
+from ._session_laws import SESSION_LAWS
 from ._trial import Performed, Trial
 from ._watched import Ran
 
@@ -30,7 +32,7 @@ _MOMENT: Final = 1e-6
 # ---------------------------------------------------------------------------------------- what may run
 
 
-def nothing_is_left_open(trial: Trial[RunWorld]) -> None:
+def nothing_is_left_open(trial: Trial[AgentWorld]) -> None:
     """When the run is over, no tool, model stream, hook, listener or commit of it goes on."""
     world = trial.world
     left = {seam: count for seam, count in world.seams.in_flight.items() if count}
@@ -40,20 +42,22 @@ def nothing_is_left_open(trial: Trial[RunWorld]) -> None:
     assert not isinstance(model, ScriptedModel) or not model.open, f"{model.open} streams are open"
 
 
-def no_more_run_at_once_than_allowed(trial: Trial[RunWorld]) -> None:
+def no_more_run_at_once_than_allowed(trial: Trial[AgentWorld]) -> None:
     """Never more calls at once than ``max_parallel_tools``."""
     peak, allowed = trial.world.calls.peak, trial.world.agent.max_parallel_tools
     assert peak <= allowed, f"{peak} at once, and {allowed} are allowed"
 
 
-def lanes_are_kept(trial: Trial[RunWorld]) -> None:
+def lanes_are_kept(trial: Trial[AgentWorld]) -> None:
     """Calls of one lane run one after the other in input order, and an exclusive call runs alone."""
     world = trial.world
-    calls = [call.id for message in world.result.messages for call in message.calls] if world.entered else []
+    calls = [call.id for played in world.runs for message in played.result.messages for call in message.calls]
     order = {call_id: number for number, call_id in enumerate(calls)}
     ran = world.calls.ran
     for number, first in enumerate(ran):
         for second in ran[number + 1 :]:
+            if second.run != first.run:
+                continue  # those that were suspended wait for another run
             shared = set(first.lanes) & set(second.lanes)
             if shared or first.exclusive or second.exclusive:
                 why = f"the lane {shared.pop()!r}" if shared else "one of them is exclusive"
@@ -66,7 +70,7 @@ def _overlap(first: Ran, second: Ran) -> bool:
     return first.ended is None or first.ended > second.began
 
 
-def no_effect_before_its_acceptance(trial: Trial[RunWorld]) -> None:
+def no_effect_before_its_acceptance(trial: Trial[AgentWorld]) -> None:
     """A call that may run only once begins when its start is durable, and not before."""
     for ran in trial.world.calls.ran:
         assert ran.accepted or ran.effect != "once", f"{ran.call_id} began, and its start was not in the store"
@@ -75,33 +79,31 @@ def no_effect_before_its_acceptance(trial: Trial[RunWorld]) -> None:
 # -------------------------------------------------------------------------------------- after a cut
 
 
-def _cuts(trial: Trial[RunWorld]) -> Sequence[Performed]:
-    """The cuts that met the run; one may come before it, and then an abort has nobody to reach."""
-    begun = trial.world.begun_at_cut
-    return () if begun is None or not trial.world.entered else trial.performed[begun.cut :]
-
-
-def _first_cut(trial: Trial[RunWorld]) -> Performed | None:
-    return next(iter(_cuts(trial)), None)
-
-
-def nothing_starts_after_a_cut(trial: Trial[RunWorld]) -> None:
-    """After a cancellation, or an abort with a finite grace, no call starts; after any abort, no model call."""
-    cut = _first_cut(trial)
-    begun = trial.world.begun_at_cut
-    # An interrupt waits for the main task; until it is heard, all goes on.
-    if cut is None or begun is None or cut.action == INTERRUPT or cut.action.grace is None:
-        return
+def _cuts(trial: Trial[AgentWorld]) -> Sequence[tuple[Performed, Met, Played]]:
+    """The cuts that met a run, and which; one may come before any, and then an abort has nobody to reach."""
     world = trial.world
-    if cut.action == CANCEL:
-        models = world.seams.crossings["model"] - begun.models
-    else:  # a hook around a model call that has begun may still reach the model
-        asked = next((n for n, each in enumerate(world.events) if isinstance(each, AbortRequested)), len(world.events))
-        models = sum(isinstance(each, ModelCallStart) for each in world.events[asked:])
-    assert not models, f"{models} model calls began after the cut"
-    if cut.action.grace != math.inf:
-        started = [ran.call_id for ran in world.calls.ran[begun.tools :]]
-        assert not started, f"{', '.join(started)} began after the cut"
+    both = zip(trial.performed, world.met, strict=True)
+    return [(cut, met, world.runs[met.run]) for cut, met in both if met.run is not None]
+
+
+def nothing_starts_after_a_cut(trial: Trial[AgentWorld]) -> None:
+    """After a cancellation, or an abort with a finite grace, no call starts; after any abort, no model call."""
+    world = trial.world
+    for cut, met, played in _cuts(trial):
+        # An interrupt waits for the main task; until it is heard, all goes on.
+        if cut.action == INTERRUPT or cut.action.grace is None:
+            continue
+        ran = world.calls.ran[met.tools :]
+        if cut.action == CANCEL:
+            models = world.seams.crossings["model"] - met.models
+        else:  # a hook around a model call that has begun may still reach the model
+            ran = [each for each in ran if each.run == met.run]
+            events = played.events
+            asked = next((n for n, each in enumerate(events) if isinstance(each, AbortRequested)), len(events))
+            models = sum(isinstance(each, ModelCallStart) for each in events[asked:])
+        assert not models, f"{models} model calls began after the cut"
+        if cut.action.grace != math.inf:
+            assert not ran, f"{', '.join(each.call_id for each in ran)} began after the cut"
     for number, fact in enumerate(world.log):
         if isinstance(fact, AbortRequested) and fact.grace != math.inf:
             later = [each for each in world.log[number:] if each.run_id == fact.run_id]
@@ -109,69 +111,75 @@ def nothing_starts_after_a_cut(trial: Trial[RunWorld]) -> None:
             assert not told, f"the log says that {', '.join(told)} began after the abort"
 
 
-def a_cut_ends_every_wait(trial: Trial[RunWorld]) -> None:
-    """After a cut the kernel waits for what is under way out there and for nothing else: no back-off, no queue."""
-    cut = _first_cut(trial)
-    if cut is None or cut.action.grace is None:
-        return
-    # After a cancellation the body of the run waits for nothing either.
-    idle = trial.world.seams.idle_between(cut.time, trial.ended if trial.cancelled else _end_of(trial))
-    assert idle <= _MOMENT, f"for {idle:g} s after the cut nothing was under way, and the run had not ended"
+def a_cut_ends_every_wait(trial: Trial[AgentWorld]) -> None:
+    """After a cut the kernel waits for what is under way and nothing else: no back-off, no queue, no person."""
+    for cut, _, played in _cuts(trial):
+        if cut.action.grace is not None:
+            # After a cancellation the body of the run waits for nothing either.
+            end = trial.ended if trial.cancelled and cut.action == CANCEL else _end_of(trial, played)
+            idle = trial.world.seams.idle_between(cut.time, end)
+            assert idle <= _MOMENT, f"for {idle:g} s after the cut nothing was under way, and the run had not ended"
 
 
-def a_cut_ends_the_run_in_time(trial: Trial[RunWorld]) -> None:
+def a_cut_ends_the_run_in_time(trial: Trial[AgentWorld]) -> None:
     """A run ends by the grace of the cut and its settle time."""
-    for cut in _cuts(trial):
+    for cut, _, played in _cuts(trial):
         grace = cut.action.grace
         if grace is not None and grace != math.inf:
-            took = _end_of(trial) - cut.time
+            took = _end_of(trial, played) - cut.time
             allowed = grace + trial.world.agent.settle_timeout
             assert took <= allowed + _MOMENT, f"it took {took:g} s, and {allowed:g} s are allowed"
 
 
-def _end_of(trial: Trial[RunWorld]) -> float:
-    end = trial.world.events[-1] if trial.world.events else None
+def _end_of(trial: Trial[AgentWorld], played: Played) -> float:
+    end = played.events[-1] if played.events else None
     return end.time if isinstance(end, AgentEnd) else trial.ended
 
 
-def the_end_says_why(trial: Trial[RunWorld]) -> None:
+def the_end_says_why(trial: Trial[AgentWorld]) -> None:
     """A run that was cut ends as what it was, or as it would have ended without: never with an error of our own."""
-    world = trial.world
-    if not world.entered:
-        return
-    reason, error = world.result.stop_reason, world.result.error
+    for played in trial.world.runs:
+        _check_reason(trial, played)
+        if isinstance(played.result.error, StoreFailed) and trial.world.store is not None:
+            why = f"the store has not failed: {played.result.error!r}"
+            assert trial.world.store.failed or _had_time_to_settle(trial, played), why
+            shown = played.events[-1] if played.events else None
+            told = not isinstance(shown, AgentEnd) or shown.reason == "error"
+            assert told, "its end is shown as if it had been written"
+
+
+def _check_reason(trial: Trial[AgentWorld], played: Played) -> None:
+    world, reason, error = trial.world, played.result.stop_reason, played.result.error
     actions = [each.action for each in trial.performed]
     assert reason != "interrupted", "a run that was settled by itself was not interrupted by a crash"
     if reason == "aborted":
-        asked = any(isinstance(each, AbortRequested) for each in (*world.events, *world.log))
+        asked = any(isinstance(each, AbortRequested) for each in (*played.events, *world.log))
         assert asked, "nobody has aborted it"
-    if reason == "cancelled" and not world.left_early:
+    before = any(isinstance(each, TurnEnd) and each.reason == "cancelled" for each in world.survived)
+    if reason == "cancelled" and not played.left_early and not before:
         assert CANCEL in actions or INTERRUPT in actions, "nobody has cancelled it"
         if actions[-1] == CANCEL and INTERRUPT not in actions:
             assert trial.cancelled or trial.error is not None, "it says that it was cancelled, and the host never knew"
     internal = reason == "error" and getattr(error, "code", "INTERNAL") == "INTERNAL"
     assert not internal or trial.injected is not None, f"an error of the kernel: {error!r}"
-    if world.store_failed and world.store is not None:
-        assert world.store.failed or _had_time_to_settle(trial), f"the store has not failed: {error!r}"
-        shown = world.events[-1] if world.events else None
-        told = not isinstance(shown, AgentEnd) or shown.reason == "error"
-        assert told, "its end is shown as if it had been written"
 
 
-def _had_time_to_settle(trial: Trial[RunWorld]) -> bool:
+def _had_time_to_settle(trial: Trial[AgentWorld], played: Played) -> bool:
     """Whether a settle deadline may have passed; until then the kernel gives up nothing.
 
-    A settlement begins with a cut, or else when the run ends.
+    A settlement begins with a cut, or else when the run ends; there may be another run behind it.
     """
-    ends = [each.time for each in trial.world.events[-1:] if isinstance(each, AgentEnd)]
-    began = min([each.time for each in _cuts(trial)] + (ends or [trial.began]))
-    return trial.ended - began >= trial.world.agent.settle_timeout - _MOMENT
+    ends = [each.time for each in played.events[-1:] if isinstance(each, AgentEnd)]
+    began = min([cut.time for cut, _, met in _cuts(trial) if met is played] + (ends or [trial.began]))
+    later = trial.world.runs[trial.world.runs.index(played) + 1 :]
+    until = next((each.events[0].time for each in later if each.events), trial.ended)
+    return until - began >= trial.world.agent.settle_timeout - _MOMENT
 
 
 # ---------------------------------------------------------------------------------------- listeners
 
 
-def listeners_hear_all(trial: Trial[RunWorld]) -> None:
+def listeners_hear_all(trial: Trial[AgentWorld]) -> None:
     """A listener hears every event from its subscription on, in order, one at a time, to the very end."""
     world = trial.world
     if not world.entered:
@@ -180,20 +188,26 @@ def listeners_hear_all(trial: Trial[RunWorld]) -> None:
         if listener.failed:
             continue  # it was detached, and a diagnostic says so
         if len(listener.began) != len(listener.handled):
-            assert _had_time_to_settle(trial), f"listener {number} was cut in the middle of an event"
+            settled = any(_had_time_to_settle(trial, played) for played in world.runs)
+            assert settled, f"listener {number} was cut in the middle of an event"
             continue  # the same
-        if world.handled_at_end is not None and not _had_time_to_settle(trial):
-            late = len(listener.handled) - world.handled_at_end[number]
-            assert not late, f"listener {number} handled {late} events after the run was over"
-        # A reader is shown neighbouring deltas as one.
-        heard, shown = ([e for e in each if not isinstance(e, _DELTAS)] for each in (listener.handled, world.events))
+        for played in world.runs:
+            known = played.handled_at_end or ()
+            if number < len(known) and not _had_time_to_settle(trial, played):
+                later = listener.handled[known[number] :]
+                late = sum(event.run_id == played.id for event in later)
+                assert not late, f"listener {number} handled {late} events after the run was over"
+        # A reader is shown neighbouring deltas as one, and of a session only what belongs to its run.
+        heard, shown = (
+            [e for e in each if e.run_id and not isinstance(e, _DELTAS)] for each in (listener.handled, world.events)
+        )
         shown = shown[len(shown) - len(heard) :]
         assert heard, f"listener {number} heard nothing"
         same = len(heard) == len(shown) and all(a is b for a, b in zip(heard, shown, strict=True))
         assert same, f"listener {number} heard {len(heard)} events, and not the last {len(heard)} shown"
 
 
-COURSE_LAWS: Final[tuple[Law[RunWorld], ...]] = (
+COURSE_LAWS: Final[tuple[Law[AgentWorld], ...]] = (
     nothing_is_left_open,
     no_more_run_at_once_than_allowed,
     lanes_are_kept,
@@ -206,5 +220,5 @@ COURSE_LAWS: Final[tuple[Law[RunWorld], ...]] = (
 )
 """All of them."""
 
-RUN_LAWS: Final[tuple[Law[RunWorld], ...]] = (*LAWS, *COURSE_LAWS, *RECORD_LAWS)
-"""Every law that a run keeps, those of any async function included."""
+RUN_LAWS: Final[tuple[Law[AgentWorld], ...]] = (*LAWS, *COURSE_LAWS, *SESSION_LAWS, *RECORD_LAWS)
+"""Every law that the runs of a session keep, be it one or more, those of any async function included."""

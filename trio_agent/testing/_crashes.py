@@ -1,4 +1,4 @@
-"""Let the process die: the log is cut after each of its facts, opened again, and the next prompt made on it.
+"""Let the process die: the log is cut after each of its facts, opened again, and prompted or resumed.
 
 What dies with a process is everything but the store, so a crash is a new world whose store holds a prefix.
 """
@@ -6,97 +6,65 @@ What dies with a process is everything but the store, so a crash is a new world 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Literal, TypeVar
 
 import attrs
 
-from .._facts import Fact, MessageEnd, ToolExecutionEnd, ToolExecutionStart
-from .._written import write_fact
-from ._course_laws import RUN_LAWS
+from .._facts import Fact
+from ._agent_world import AgentWorld
+from ._crash_laws import CRASH_LAWS
 from ._findings import Law, Report, Tally
 from ._plan import Action, Plan, parse, schedules
-from ._run_world import RunWorld
 from ._stage import Stage
 from ._trial import Location, Trial
 
-__all__ = ["CRASH_LAWS", "crash_trial", "explore_crashes"]
+__all__ = ["crash_trial", "explore_crashes"]
 
-
-# ------------------------------------------------------------------------------------------- laws
-
-
-def what_survived_is_kept(trial: Trial[RunWorld]) -> None:
-    """Recovery only ever appends: what the crash has left is still there, as it was."""
-    survived, log = trial.world.survived, trial.world.log
-    for number, fact in enumerate(survived):  # in their written form, since facts are equal whatever their stamps
-        now = write_fact(log[number]) if number < len(log) else "nothing"
-        assert now == write_fact(fact), f"fact {number + 1} of {len(survived)} that had survived is now {now}"
-
-
-def crashed_calls_are_told_truly(trial: Trial[RunWorld]) -> None:
-    """A call that had started is told as interrupted, one that had not as not run, one that had ended as it ended."""
-    survived, world = trial.world.survived, trial.world
-    asked = [c.id for fact in survived if isinstance(fact, MessageEnd) for c in fact.message.calls]
-    started = {fact.call_id for fact in survived if isinstance(fact, ToolExecutionStart)}
-    ended = {fact.result.call_id for fact in survived if isinstance(fact, ToolExecutionEnd)}
-    later = [fact for fact in world.log[len(survived) :] if isinstance(fact, ToolExecutionEnd)]
-    for call_id in asked:
-        told = [(fact.result.status, fact.recovered) for fact in later if fact.result.call_id == call_id]
-        expected = [] if call_id in ended else [("interrupted" if call_id in started else "not_run", True)]
-        assert told == expected, f"{call_id}: expected {expected}, its ends after the crash are {told}"
-
-
-def no_call_runs_twice(trial: Trial[RunWorld]) -> None:
-    """A call whose start had survived is not run again."""
-    started = {fact.call_id for fact in trial.world.survived if isinstance(fact, ToolExecutionStart)}
-    again = [ran.call_id for ran in trial.world.calls.ran if ran.call_id in started]
-    assert not again, f"{', '.join(again)} ran before the crash, and again after it"
-
-
-CRASH_LAWS: Final[tuple[Law[RunWorld], ...]] = (
-    what_survived_is_kept,
-    crashed_calls_are_told_truly,
-    no_call_runs_twice,
-    *RUN_LAWS,
-)
-"""What holds after a crash, and everything that holds for any run."""
-
-
-# --------------------------------------------------------------------------------------- the explorer
+W = TypeVar("W", bound=AgentWorld)
 
 
 def explore_crashes(
-    make_world: Callable[[], RunWorld],
+    make_world: Callable[[], W],
     *,
-    laws: Sequence[Law[RunWorld]] = CRASH_LAWS,
+    laws: Sequence[Law[W]] = CRASH_LAWS,
+    by: Literal["prompt", "resume"] = "prompt",
     after: str = "untouched",
     actions: Sequence[Action] = (),
     seeds: int = 1,
-) -> Report[RunWorld]:
-    """Run an agent on a store, and then once more for each fact of its log, on what a crash behind it leaves.
+    limit: int | None = None,
+) -> Report[W]:
+    """Play a world on a store, and then recover once for each fact of its log, from what a crash behind it leaves.
 
     Works with any :class:`~trio_agent.SessionStore`.  Synchronous, as :func:`explore_cancellation`.
 
     Args:
-      make_world: makes a new world for each trial, with a new and empty store on its agent.
+      make_world: makes a new world for each trial, a :class:`RunWorld` or a :class:`SessionWorld`, with a new and
+        empty store on its agent.
       laws: asked after each trial.
-      after: the token of a plan, to crash in a run that was cut: ``"abort(5):after:30"``.
+      by: what the session is told when it is opened again: a new prompt, or to resume.
+      after: the token of a plan, to crash in a world that was cut: ``"abort(5):after:30"``.
       actions: those of your own that ``after`` may name.
       seeds: how many different schedules to explore, from that of the token on.
+      limit: the most crashes a seed, drawn evenly; the report says how many there are.
 
     Raises:
       TypeError: the agent has no store.
-      ValueError: ``after`` is no token, or ``seeds`` is less than 1.
+      ValueError: ``after`` is no token, ``by`` is neither, or ``seeds`` or ``limit`` is less than 1.
       RuntimeError: called inside of a Trio run.
     """
-    stage = Stage(make_world, RunWorld.play, tuple(laws))
-    tally = Tally("crashes" if after == "untouched" else f"crashes after {after}", stage.laws)
+    if by not in ("prompt", "resume"):
+        raise ValueError(f"expected by to be 'prompt' or 'resume', got {by!r}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"expected limit to be at least 1, got {limit}")
+    stage = Stage(make_world, _play, tuple(laws))
+    what = "crashes" if after == "untouched" else f"crashes after {after}"
+    tally = Tally(what if by == "prompt" else f"{what}, resumed", stage.laws)
     for seed in schedules(seeds):
         plan = parse(after, actions)
-        plan = attrs.evolve(plan, seed=plan.seed + seed)
+        plan = attrs.evolve(plan, seed=plan.seed + seed, resume=by == "resume")
         log = _log(stage.trial(plan))
         tally.met += len(log) + 1
-        for kept in range(len(log) + 1):
+        for kept in _drawn(len(log) + 1, limit):
             trial = crash_trial(stage, attrs.evolve(plan, crash=kept), log)
             tally.take(trial, Location(f"behind {log[kept - 1].kind}" if kept else "before everything"))
             if trial.stuck:
@@ -104,23 +72,43 @@ def explore_crashes(
     return tally.report()
 
 
-def crash_trial(stage: Stage[RunWorld], plan: Plan, log: Sequence[Fact] | None = None) -> Trial[RunWorld]:
+def _drawn(count: int, limit: int | None) -> Sequence[int]:
+    """At most ``limit`` of the numbers below ``count``, evenly."""
+    if limit is None or count <= limit:
+        return range(count)
+    return [number * count // limit for number in range(limit)]
+
+
+def crash_trial(stage: Stage[W], plan: Plan, log: Sequence[Fact] | None = None) -> Trial[W]:
     """What follows one crash.
 
     Args:
-      plan: what was done to the run before it, and where it crashed.
-      log: of that run, if it is known already.
+      plan: what was done before it, where it crashed, and what the session is told then.
+      log: of that world, if it is known already.
     """
     if log is None:
         log = _log(stage.trial(attrs.evolve(plan, crash=None)))
     world = stage.make_world()
     world.survived = tuple(log[: plan.crash])
-    trial = stage.trial_in(world, RunWorld.recover, attrs.evolve(plan, cuts=(), fault=None))
+    scenario = _go_on if plan.resume else _recover
+    trial = stage.trial_in(world, scenario, attrs.evolve(plan, cuts=(), fault=None))
     trial.plan = plan  # so that its token tells what came before the crash, too
     return trial
 
 
-def _log(trial: Trial[RunWorld]) -> Sequence[Fact]:
+async def _play(world: AgentWorld) -> None:
+    await world.play()
+
+
+async def _recover(world: AgentWorld) -> None:
+    await world.recover()
+
+
+async def _go_on(world: AgentWorld) -> None:
+    await world.go_on()
+
+
+def _log(trial: Trial[AgentWorld]) -> Sequence[Fact]:
     if trial.world.agent.store is None:
         raise TypeError("the agent has no store: nothing of its log survives a crash")
     return trial.world.log

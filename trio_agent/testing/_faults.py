@@ -40,7 +40,8 @@ def explore_faults(
       scenario: an async function of the world.
       laws: asked after each trial.
       seams: the names of those that shall fail; by default all that the untouched scenario crosses.  A
-        :class:`RunWorld` has ``model``, ``tool``, ``append``, ``read``, ``listener`` and ``hook``.
+        :class:`RunWorld` or :class:`SessionWorld` has ``model``, ``tool``, ``append``, ``read``, ``fork``,
+        ``listener``, ``hook``, ``approval`` and ``input``.
       when: on which side of the effect.
       error: makes what is raised.
       seeds: how many different schedules to explore.

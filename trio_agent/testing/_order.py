@@ -1,6 +1,7 @@
 """Does a run tell its events in the promised order?  A checker to feed, to listen with, or to hold a list against.
 
-The order itself is the table ``ORDER`` beside the events; here are its reader and the books of the calls.
+The order itself is the tables ``ORDER`` and ``GOES_ON`` beside the events; here is their reader, which also keeps
+the books of runs, turns and messages.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias, get_args
 
-import attrs
-
 from .._events import (
+    GOES_ON,
     ORDER,
     Event,
     MessageDiscarded,
@@ -25,10 +25,19 @@ from .._events import (
     ToolUse,
 )
 from .._facts import (
+    AgentEnd,
+    AgentResume,
     AgentStart,
+    ApprovalRequest,
+    ApprovalResolved,
+    InputRequest,
+    InputResolved,
     MessageDelivered,
+    MessageDraft,
     MessageEnd,
     MessageQueued,
+    ModelCallFailed,
+    Rewind,
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
@@ -36,7 +45,9 @@ from .._facts import (
     kind_of,
 )
 from .._messages import ResultStatus
-from ._calls import CallBook, broken_rule
+from ._calls import CallBook
+from ._message_book import MessageBook
+from ._questions import broken_rule
 
 __all__ = ["EventOrder", "check_order"]
 
@@ -45,14 +56,17 @@ _Table: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 _REFUSED: Final[frozenset[ResultStatus]] = frozenset({"invalid", "unknown_tool", "denied", "truncated"})
 _OBSERVED: Final = frozenset(kind_of(cls) for cls in get_args(Observation)) | {"message_end:tool"}
 _ORDERED: Final = frozenset(key.partition(":")[0] for row in ORDER.values() for key in row)
-_BETWEEN_RUNS: Final = frozenset({"message_queued"})
+_BETWEEN_RUNS: Final = frozenset({"outside", "over", "pending"})
+_FREE_BETWEEN_RUNS: Final = frozenset({"message_queued", "config_change", "diagnostic"})
 _SEEN: Final = 20
 """How many of the last kinds a complaint tells."""
 
 
-def _key(event: Event) -> str:
+def _key(event: Event, calls: CallBook) -> str:
     """What the table calls the event."""
     match event:
+        case AgentStart(resumes=str()):
+            return "agent_start:resumes"
         case PhaseChange():
             return f"phase_change:{event.phase}"
         case MessageStart():
@@ -67,7 +81,11 @@ def _key(event: Event) -> str:
         case ToolExecutionEnd(result=result):
             if result.status in _REFUSED:
                 return "tool_execution_end:refused"
+            if result.status == "interrupted" and calls.was_cut(result.call_id):
+                return "tool_execution_end:cut"
             return "tool_execution_end:not_run" if result.status == "not_run" else "tool_execution_end:ran"
+        case TurnEnd(reason="suspended") | AgentEnd(reason="suspended"):
+            return f"{event.kind}:suspended"
         case _:
             return event.kind
 
@@ -85,6 +103,10 @@ def _table(facts_only: bool) -> _Table:
             for key, after in ORDER[before].items():
                 if not (facts_only and _is_observed(key)):
                     row[key] = row.get(key, frozenset()) | reach[after]
+            if facts_only and "message_draft" in ORDER[before]:  # a crash may cut it here, and a prompt settle it
+                row["message_draft"] = reach[before] | {"ended"}
+            if facts_only and before in GOES_ON:  # observers of a run that a crash cuts are gone with it
+                row["agent_resume"] = row.get("agent_resume", frozenset()) | reach[GOES_ON[before]]
     return table
 
 
@@ -103,27 +125,20 @@ _SHOWN: Final = _table(facts_only=False)
 _LOGGED: Final = _table(facts_only=True)
 
 
-@attrs.define
-class _Draft:
-    """An assistant message that is being streamed."""
-
-    id: str
-    text: list[str] = attrs.field(factory=list[str])
-    reasoning: list[str] = attrs.field(factory=list[str])
-
-
 class EventOrder:
     """Checks that events come in the promised order, one :meth:`feed` at a time.
 
     An instance is also a listener, so ``run.subscribe(order)`` checks a run while it goes; call
     :meth:`done` when it is over, which raises again what a listener could only tell the run.
 
-    Events of a sub-agent's run, told by their longer path, are checked on their own.
+    Events of a sub-agent's run, told by their longer path, are checked on their own.  What is fed may begin with a
+    run that goes on after a crash or a suspension; of what was before that, only what is told again is checked.
 
     Args:
       facts_only: what is fed is a log, so no observation is in it and none is missed.  Otherwise all
-        observations must be there, from ``agent_start`` on.
-      session: several runs of one session may follow one another, with queued messages between them.
+        observations must be there, from the run's first event on.
+      session: several runs of one session may follow one another, and between them messages that are queued,
+        changes of the configuration, rewinds, and, in a log, the ends of calls that were suspended.
     """
 
     def __init__(self, *, facts_only: bool = False, session: bool = False) -> None:
@@ -134,16 +149,17 @@ class EventOrder:
         self._recent: deque[str] = deque(maxlen=_SEEN)
         self._count = 0
         self._runs = 0
+        self._run = ""
+        self._boundaries: set[int] = set()
         self._path: tuple[str, ...] | None = None
         self._children: dict[str, EventOrder] = {}
         self._broken: AssertionError | None = None
         self._seq = 0
         self._whole = False
         self._turn = 0
-        self._draft: _Draft | None = None
-        self._message_ids: set[str] = set()
         self._queued: set[str] = set()
         self._delivered: set[str] = set()
+        self._messages = MessageBook(shown=not facts_only)
         self._calls = CallBook(shown=not facts_only)
 
     async def __call__(self, event: Event) -> None:
@@ -178,7 +194,7 @@ class EventOrder:
         tail = f"; the last kinds: {' '.join(self._recent)}"
         if self._runs == 0:
             broken_rule("no run has begun" + tail)
-        if "outside" not in self._states:
+        if not self._states <= _BETWEEN_RUNS:
             broken_rule(f"the run has not ended, it is {_names(self._states)}" + tail)
         for child in self._children.values():
             child.done()
@@ -191,14 +207,16 @@ class EventOrder:
             child = self._children.setdefault(event.run_id, EventOrder(facts_only=self._facts_only))
             child.feed(event)
             return
-        key = _key(event)
+        key = _key(event, self._calls)
         self._count += 1
         self._recent.append(key)
         if self._facts_only and _is_observed(key):
             broken_rule(f"{key} is an observation, and a log holds none")
         self._check_seq(event, key)
+        before = self._states
         self._step(key, event.kind)
-        self._check(event)
+        self._check_run(event, before)
+        self._check(event, key)
 
     def _check_seq(self, event: Event, key: str) -> None:
         first = self._count == 1
@@ -215,11 +233,13 @@ class EventOrder:
         self._seq = event.seq
 
     def _step(self, key: str, kind: str) -> None:
-        if "outside" in self._states:
+        if self._states <= _BETWEEN_RUNS:
             if self._runs and not self._session:
                 broken_rule(f"{key} after agent_end")
-            if self._session and kind in _BETWEEN_RUNS:
+            if self._session and kind in _FREE_BETWEEN_RUNS:
                 return
+            if kind == "tool_execution_end" and not self._facts_only:
+                broken_rule(f"{key} between runs, where it is shown to nobody")
         elif kind not in _ORDERED:
             return
         reached = frozenset[str]().union(*(self._table[s].get(key, frozenset()) for s in self._states))
@@ -228,11 +248,56 @@ class EventOrder:
             broken_rule(f"{key} cannot stand here: the run is {_names(self._states)}, expected {' or '.join(allowed)}")
         self._states = reached
 
-    def _check(self, event: Event) -> None:
-        """The rules that hold beyond the kinds."""
+    def _check_run(self, event: Event, before: frozenset[str]) -> None:
+        """The rules of the runs of a session, beyond the kinds."""
+        between = before <= _BETWEEN_RUNS
         match event:
             case AgentStart():
-                self._runs += 1
+                self._run_begins(event, before)
+            case AgentResume():
+                if not between and event.run_id != self._run:
+                    broken_rule(f"agent_resume of run {event.run_id!r}, open is {self._run!r}")
+                self._runs += between
+                self._run = event.run_id
+                self._turn = max(self._turn, event.turn)
+                self._messages.is_lost()
+                self._calls.go_on(unseen=between)
+            case ToolExecutionEnd() if between and not event.recovered:
+                broken_rule(f"the end of call {event.result.call_id!r} between runs does not say that it is recovered")
+            case TurnEnd() if event.reason != "suspended":
+                self._boundaries.add(event.seq)
+            case AgentEnd() if "over" in self._states:
+                self._boundaries.add(event.seq)
+            case Rewind():
+                self._rewinds(event)
+            case _:
+                pass
+
+    def _run_begins(self, event: AgentStart, before: frozenset[str]) -> None:
+        self._runs += 1
+        unseen = "outside" in before
+        if event.resumes is not None:
+            if unseen and self._whole:
+                broken_rule(f"agent_start resumes run {event.resumes!r}, which the log does not have")
+            if not unseen and event.resumes != self._run:
+                broken_rule(f"agent_start resumes run {event.resumes!r}, the one before it is {self._run!r}")
+            self._calls.reopen(unseen=unseen)
+        elif self._facts_only and not unseen:
+            self._calls.check_ended("another run")
+        self._run = event.run_id
+
+    def _rewinds(self, event: Rewind) -> None:
+        if self._facts_only:
+            self._calls.check_ended("rewind")
+            if event.to >= event.seq or (self._whole and event.to and event.to not in self._boundaries):
+                broken_rule(f"a rewind to fact {event.to}, where something was under way")
+        self._boundaries = {seq for seq in self._boundaries if seq <= event.to} | {event.seq}
+        self._calls.clear()
+
+    def _check(self, event: Event, key: str) -> None:
+        """The rules of turns, messages and calls, beyond the kinds."""
+        match event:
+            case AgentStart():
                 self._calls.know(call.id for message in event.messages for call in message.calls)
                 for queued_id in event.delivered:
                     self._deliver(queued_id)
@@ -246,21 +311,34 @@ class EventOrder:
                 if event.number <= self._turn:
                     broken_rule(f"turn {event.number} after turn {self._turn}")
                 self._turn = event.number
-                self._calls.clear()
+                if "opened" in self._states:  # else it goes on with the calls of another
+                    self._calls.clear()
             case TurnEnd():
                 if event.number != self._turn:
                     broken_rule(f"the end of turn {event.number} in turn {self._turn}")
-                self._calls.check_complete("turn_end")
+                self._messages.is_lost()
+                if event.reason == "suspended":
+                    self._calls.check_suspended()
+                    self._calls.go_on()
+                else:
+                    self._calls.check_complete("turn_end")
             case MessageStart(role="tool"):
                 self._calls.pair_begins(event)
             case MessageStart():
-                self._message_begins(event.message_id)
+                self._calls.check_complete("another message")
+                self._messages.begins(event.message_id)
             case MessageEnd(message=message) if message.role == "tool":
                 self._calls.pair_ends(message)
             case MessageEnd():
-                self._message_ends(event)
+                self._calls.check_complete("another message")
+                self._messages.ends(event)
+                self._calls.asked(event.message.calls)
+            case MessageDraft():
+                self._messages.logged(event)
+            case ModelCallFailed():
+                self._messages.is_lost()
             case TextDelta() | ReasoningDelta() | ToolCallDelta() | MessageDiscarded():
-                self._draft_goes_on(event)
+                self._messages.goes_on(event)
             case ToolUse():
                 self._calls.announced(event.call)
             case ToolExecutionStart():
@@ -268,7 +346,11 @@ class EventOrder:
             case ToolExecutionUpdate():
                 self._calls.updated(event.call_id)
             case ToolExecutionEnd():
-                self._calls.ended(event, refused=event.result.status in _REFUSED)
+                self._calls.ended(event, cut=key == "tool_execution_end:cut")
+            case ApprovalRequest() | InputRequest():
+                self._calls.requested(event)
+            case ApprovalResolved() | InputResolved():
+                self._calls.resolved(event)
             case _:
                 pass
 
@@ -278,52 +360,6 @@ class EventOrder:
         if self._whole and queued_id not in self._queued:
             broken_rule(f"message {queued_id!r} was delivered and never queued")
         self._delivered.add(queued_id)
-
-    def _message_begins(self, message_id: str) -> None:
-        self._use_id(message_id)
-        self._calls.check_complete("another message")
-        self._draft = _Draft(message_id)
-
-    def _use_id(self, message_id: str) -> None:
-        if not message_id or message_id in self._message_ids:
-            broken_rule(f"the message id {message_id!r} is {'used again' if message_id else 'blank'}")
-        self._message_ids.add(message_id)
-
-    def _draft_goes_on(self, event: TextDelta | ReasoningDelta | ToolCallDelta | MessageDiscarded) -> None:
-        draft = self._draft
-        if draft is None or draft.id != event.message_id:
-            broken_rule(f"{event.kind} of message {event.message_id!r}, open is {draft and draft.id!r}")
-        match event:
-            case TextDelta():
-                draft.text.append(event.text)
-            case ReasoningDelta():
-                draft.reasoning.append(event.text)
-            case ToolCallDelta():
-                pass  # the arguments of a call that was cut, or has a blank for {}, differ from what was shown
-            case MessageDiscarded():
-                self._draft = None
-
-    def _message_ends(self, event: MessageEnd) -> None:
-        message = event.message
-        reason = message.finish_reason
-        if self._facts_only:
-            self._use_id(message.id)
-            self._calls.check_complete("another message")
-        else:
-            draft, self._draft = self._draft, None
-            if draft is None or draft.id != message.id:
-                broken_rule(f"message_end of message {message.id!r}, open is {draft and draft.id!r}")
-            # A codec that buffers shows nothing; what is shown at all is shown whole.
-            if draft.text and "".join(draft.text) != message.text:
-                broken_rule(
-                    f"the deltas of message {message.id!r} say {''.join(draft.text)!r}, it says {message.text!r}"
-                )
-            whole = reason not in ("interrupted", "error", "malformed")
-            if whole and draft.reasoning and "".join(draft.reasoning) != message.reasoning:
-                broken_rule(f"the reasoning deltas of message {message.id!r} do not add up to its reasoning")
-        if message.calls and reason in ("error", "malformed"):
-            broken_rule(f"a message with finish reason {reason} asks for calls")
-        self._calls.asked(message.calls)
 
 
 def _path_of(event: Event) -> tuple[str, ...]:

@@ -158,6 +158,8 @@ class Plan:
     fault: Fault | None = None
     crash: int | None = None
     """So many facts of the log survive."""
+    resume: bool = False
+    """After the crash the session is resumed; otherwise it is prompted."""
     jitter: bool = False
     """Extra checkpoints at the seams, drawn from the seed."""
     seed: int = 0
@@ -175,7 +177,7 @@ class Plan:
         if self.fault is not None:
             acts.append(str(self.fault))
         if self.crash is not None:
-            acts.append(f"crash:{self.crash}")
+            acts.append(f"crash:{self.crash}{':resume' if self.resume else ''}")
         if self.jitter:
             acts.append("jitter")
         token = f"{'+'.join(acts) or 'untouched'},seed={self.seed}"
@@ -185,7 +187,7 @@ class Plan:
 _CUT: Final = re.compile(r"(?P<action>[^:]+):(?P<when>before|after):(?P<number>[1-9]\d*)")
 _ABORT: Final = re.compile(r"abort\((?P<grace>inf|\d+(\.\d+)?(e-?\d+)?)\)", re.ASCII)
 _FAULT: Final = re.compile(r"fault\((?P<seam>.+)\)")
-_CRASH: Final = re.compile(r"crash:(?P<kept>\d+)")
+_CRASH: Final = re.compile(r"crash:(?P<kept>\d+)(?P<resume>:resume)?")
 
 
 def parse(token: str, actions: Iterable[Action] = ()) -> Plan:
@@ -220,7 +222,7 @@ def _with_act(plan: Plan, act: str, known: Mapping[str, Action], token: str) -> 
     if act == "jitter":
         return attrs.evolve(plan, jitter=True)
     if crash := _CRASH.fullmatch(act):
-        return attrs.evolve(plan, crash=int(crash["kept"]))
+        return attrs.evolve(plan, crash=int(crash["kept"]), resume=crash["resume"] is not None)
     found = _CUT.fullmatch(act)
     if found is None:
         raise ValueError(f"expected <action>:before|after:<number>, got {act!r} in the token {token!r}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
+from ._agent_world import AgentWorld
 from ._crashes import crash_trial
 from ._plan import Action, parse
-from ._run_world import RunWorld
 from ._seams import InjectedFault
 from ._stage import Stage
 from ._trial import Scenario, Trial
@@ -44,4 +44,4 @@ def replay(
     stage = Stage(make_world, scenario, (), autojump_threshold, error)
     if plan.crash is None:
         return stage.trial(plan)
-    return cast("Trial[W]", crash_trial(cast("Stage[RunWorld]", stage), plan))
+    return cast("Trial[W]", crash_trial(cast("Stage[AgentWorld]", stage), plan))

@@ -41,12 +41,13 @@ class Seams:
     in_flight: Counter[str] = attrs.field(init=False, factory=Counter[str])
     """What is out there now, by seam."""
     idle: list[tuple[float, float]] = attrs.field(init=False, factory=list[tuple[float, float]])
-    """When nothing was out there, from and until: the time that the scenario spent on waits of its own."""
+    """When nothing was out there but waits, from and until: the time that the scenario could have spared."""
     raised: Exception | None = attrs.field(init=False, default=None)
     """The fault that was injected, once it was."""
     _plan: Plan = attrs.field(init=False, factory=Plan)
     _rng: random.Random | None = attrs.field(init=False, default=None)
     _error: Callable[[], Exception] = attrs.field(init=False, default=InjectedFault)
+    _busy: int = attrs.field(init=False, default=0)
     _idle_since: float | None = attrs.field(init=False, default=None)
 
     def follow(self, plan: Plan, error: Callable[[], Exception] = InjectedFault) -> None:
@@ -59,16 +60,19 @@ class Seams:
         self._error = error
         self._rng = random.Random(plan.seed) if plan.jitter else None
 
-    async def cross(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def cross(self, seam: str, call: Callable[[], Awaitable[T]], *, waiting: bool = False) -> T:
         """Await ``call()`` as a crossing of the seam.
 
         A checkpoint only if the call is one, or if the plan has it wait.  A cancellation goes through it
         as through the call alone.
 
+        Args:
+          waiting: nothing is done out there; whoever calls waits for somebody, and may be asked not to.
+
         Raises:
           InjectedFault: or whatever the plan wants.
         """
-        with self._out(seam):
+        with self._out(seam, waiting):
             self.crossings[seam] += 1
             number = self.crossings[seam]
             await self._wait(trio.lowlevel.checkpoint)
@@ -79,18 +83,28 @@ class Seams:
             return answer
 
     @contextmanager
-    def _out(self, seam: str) -> Generator[None, None, None]:
-        now = trio.current_time()
-        if self._idle_since is not None and now > self._idle_since:
-            self.idle.append((self._idle_since, now))
-        self._idle_since = None
+    def _out(self, seam: str, waiting: bool) -> Generator[None, None, None]:
         self.in_flight[seam] += 1
+        if not waiting:
+            self._begin()
         try:
             yield
         finally:
             self.in_flight[seam] -= 1
-            if not self.in_flight.total():
-                self._idle_since = trio.current_time()
+            if not waiting:
+                self._end()
+
+    def _begin(self) -> None:
+        now = trio.current_time()
+        if self._idle_since is not None and now > self._idle_since:
+            self.idle.append((self._idle_since, now))
+        self._idle_since = None
+        self._busy += 1
+
+    def _end(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._idle_since = trio.current_time()
 
     async def _wait(self, checkpoint: Callable[[], Awaitable[None]]) -> None:
         if self._rng is not None:

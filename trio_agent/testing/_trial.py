@@ -21,6 +21,7 @@ from ._scheduling import seeded
 __all__ = ["Location", "Performed", "Scenario", "Trial", "run_trial", "virtual_clock"]
 
 W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)  # a law of any world is one of each, though a trial could be given another world
 
 Scenario = Callable[[W], Awaitable[object]]
 """What is run in a world: an async function of it, or an async method of its class."""
@@ -75,10 +76,10 @@ class Performed:
 
 @final
 @attrs.define(eq=False)
-class Trial(Generic[W]):
+class Trial(Generic[W_co]):
     """One run of a scenario and what came of it: what a law looks at."""
 
-    world: W
+    world: W_co
     plan: Plan
     scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
     """The scope around the scenario; :data:`CANCEL` cancels it."""

@@ -11,16 +11,40 @@ from typing import Any, Final, TypeVar, final
 import attrs
 
 from .._events import Event
-from .._facts import Fact, ToolExecutionStart
+from .._facts import Fact, Request, ToolExecutionStart
 from .._messages import ToolCall, ToolResult
 from .._middleware import Middleware
 from .._model import ModelRequest, ToolSpec
-from .._ports import Dispatcher, Emit, Listener, ModelProvider, PreparedCall, SessionInfo, SessionStore, ToolContext
+from .._ports import (
+    Allow,
+    Deny,
+    Dispatcher,
+    Emit,
+    Listener,
+    ModelProvider,
+    PreparedCall,
+    SessionInfo,
+    SessionStore,
+    Suspend,
+    ToolContext,
+)
 from ._seams import Seams
 
-__all__ = ["Calls", "Ran", "WatchedDispatcher", "WatchedListener", "WatchedModel", "WatchedStore", "watched_middleware"]
+__all__ = [
+    "Asked",
+    "Calls",
+    "Ran",
+    "WatchedDispatcher",
+    "WatchedListener",
+    "WatchedModel",
+    "WatchedStore",
+    "watched_middleware",
+    "watched_person",
+]
 
+R = TypeVar("R", bound=Request)
 T = TypeVar("T")
+A = TypeVar("A", bound=Allow | Deny | Suspend | str)
 
 
 @final
@@ -131,6 +155,14 @@ class Ran:
     """What came back, if something did."""
     raised: bool = False
     """It raised; a cancellation is no error."""
+    run: int = 0
+    """The number of its run in the world, from 0."""
+    key: str = ""
+    """Its idempotency key."""
+    arguments: str = ""
+    """Its input, as JSON text."""
+    requires_approval: bool = False
+    """A person must allow it."""
 
 
 @final
@@ -143,12 +175,16 @@ class Calls:
     running: int = 0
     peak: int = 0
     """The most that ran at once."""
+    run: int = 0
+    """The number of the run that is under way, from 0."""
     _moment: int = 0
 
-    def begin(self, prepared: PreparedCall, accepted: bool) -> Ran:
+    def begin(self, prepared: PreparedCall, accepted: bool, key: str) -> Ran:
         """A call begins."""
         self._moment += 1
         ran = Ran(prepared.call.id, prepared.effect, prepared.lanes, prepared.exclusive, self._moment, accepted)
+        ran.run, ran.key, ran.arguments = self.run, key, prepared.call.arguments
+        ran.requires_approval = prepared.requires_approval
         self.ran.append(ran)
         self.running += 1
         self.peak = max(self.peak, self.running)
@@ -180,7 +216,8 @@ class WatchedDispatcher:
 
     async def dispatch(self, prepared: PreparedCall, context: ToolContext) -> ToolResult:
         store = self._store
-        ran = self._calls.begin(prepared, store is None or prepared.call.id in store.started)
+        accepted = store is None or prepared.call.id in store.started
+        ran = self._calls.begin(prepared, accepted, context.idempotency_key)
         try:
             result = await self._seams.cross("tool", lambda: self.inner.dispatch(prepared, context))
             ran.result = result  # no checkpoint from here on: what came back belongs to the kernel
@@ -215,6 +252,30 @@ class WatchedListener:
             self.failed = True
             raise
         self.handled.append(event)
+
+
+@attrs.define
+class Asked:
+    """One thing that a person was asked."""
+
+    request: Request
+    answer: Allow | Deny | Suspend | str | None = None
+    """What came back, if something did."""
+
+
+def watched_person(
+    inner: Callable[[R], Awaitable[A]], seam: str, seams: Seams, asked: list[Asked]
+) -> Callable[[R], Awaitable[A]]:
+    """A handler behind a seam: what it is asked is remembered, and what it answers."""
+
+    async def ask(request: R) -> A:
+        entry = Asked(request)
+        asked.append(entry)
+        answer = await seams.cross(seam, lambda: inner(request), waiting=True)
+        entry.answer = answer
+        return answer
+
+    return ask
 
 
 _HOOKS: Final = tuple(name for name in vars(Middleware) if not name.startswith("_"))

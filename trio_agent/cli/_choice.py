@@ -1,0 +1,54 @@
+"""Which model and which tools a command line asks for.
+
+Keys come from the environment only: a command line is for everyone to see.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from .._errors import ConfigError
+from ..providers import HTTPProvider, from_name
+from ..tools import Tool
+from ._load import load_tool
+
+__all__ = ["KEY", "Choice", "choose"]
+
+KEY: Final = "TRIO_AGENT_API_KEY"
+"""The environment variable whose key is sent to the server at ``--base-url``."""
+
+NO_MODEL: Final = (
+    "a model is needed: -m vendor:model, such as -m openai:gpt-4o-mini; "
+    "what needs neither a model nor a key is: trio-agent demo"
+)
+
+
+@attrs.frozen
+class Choice:
+    """What was asked for; the provider has nothing open before its first call."""
+
+    provider: HTTPProvider
+    tools: Sequence[Tool]
+    base_url: str | None
+
+
+def choose(model: str | None, tools: Sequence[str], base_url: str | None) -> Choice:
+    """Find what is named.
+
+    Args:
+      model: ``vendor:model``.
+      tools: ``module:tool`` each.
+      base_url: of a server to ask instead of the vendor's.
+
+    Raises:
+      ConfigError: something cannot be found or used; the message names it.
+    """
+    if model is None:
+        raise ConfigError(NO_MODEL)
+    found = [load_tool(name) for name in tools]
+    key = None if base_url is None else os.environ.get(KEY) or None
+    return Choice(from_name(model, base_url=base_url, api_key=key), found, base_url)
