@@ -1,4 +1,4 @@
-"""What every test stands on: no network, no chance, and no skip that goes unnoticed."""
+"""What every test stands on: no network, no chance, no skip that goes unnoticed, and every log reloaded."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import ipaddress
 import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.reloading import Reloading
 
 ROOT = Path(__file__).parent.parent
 
@@ -76,6 +78,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         and session.exitstatus == pytest.ExitCode.OK
     ):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# ------------------------------------------------------------------------- every log is reloaded
+
+_RELOADING = Reloading()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reloading_is_installed() -> Iterator[None]:
+    with _RELOADING.installed():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def reloading() -> Iterator[Reloading]:
+    """Fails each test of whose runs one's log, written and read again, is another state than the run had.
+
+    A test that plants such a difference takes what was found.
+    """
+    _RELOADING.take()
+    yield _RELOADING
+    found = _RELOADING.take()
+    assert not found, "\n".join(["a log, reloaded, is not what its run had:", *found[:5]])
 
 
 # ------------------------------------------------------------------------------------- fixtures

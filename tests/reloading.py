@@ -93,6 +93,8 @@ class _Book:
 
     reloaded: State = attrs.field(factory=State)
     """The fold of what was written and read again."""
+    seen: int = 0
+    """The head at the last look."""
     posted: list[Fact] = attrs.field(factory=list)
     """What is still to be written and read, of a journal with a store."""
     owed: list[Fact] = attrs.field(factory=list)
@@ -149,8 +151,10 @@ class Reloading:
     def look(self, journal: Journal) -> None:
         """Reload what the journal has said since the last look, and hold its state against what that adds up to."""
         book = self._book(journal)
-        facts = book.posted if journal.durable else journal.log[book.reloaded.head :]
-        if facts or journal.state.head != book.reloaded.head:
+        head = journal.state.head
+        if head != book.seen:
+            facts = book.posted if journal.durable else journal.log[book.seen :]
+            book.seen = head
             self.looks += 1
             try:
                 for fact in facts:

@@ -252,7 +252,7 @@ def test_a_skip_fails_where_nothing_may_be_left_out(strict: str, status: int, tm
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "TRIO_AGENT_NO_SKIPS": strict},
+        env={**os.environ, "TRIO_AGENT_NO_SKIPS": strict, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -205,7 +205,7 @@ class MessageDraft(Stamped):
 
 @attrs.frozen
 class ToolExecutionStart(Stamped):
-    """A call is accepted.  Durable before the effect of a ``once`` call begins."""
+    """A call is accepted.  Durable before the effect of a call begins, unless that is ``pure``."""
 
     call_id: str
     index: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Literal, TypeAlias, TypedDict, Unpack, cast, final
@@ -98,7 +98,7 @@ class Session:
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> bool | None:
         manager, nursery = self._manager, self._nursery
         if manager is None or nursery is None or nursery not in trio.lowlevel.current_task().child_nurseries:
             raise RuntimeError("a session must be left once, and by the task that entered it")
@@ -181,7 +181,7 @@ class Session:
         return await self._played(self.resume_run(answers))
 
     def _make(self, opening: Opening, config: KernelConfig) -> Run:
-        turn = _Turn(self)
+        turn = _Turn(self._journal, self._admit, self._over)
         turn.run = run = Run(config, config.ids(), opening, turn)
         return run
 
@@ -277,7 +277,8 @@ class Session:
         await self._journal.committed()
 
     def _dispatcher(self, tools: Sequence[Tool]) -> LocalDispatcher:
-        if not isinstance(cast("object", tools), list | tuple) or not all(isinstance(each, Tool) for each in tools):
+        given = cast("Sequence[object]", tools)
+        if not isinstance(given, list | tuple) or not all(isinstance(each, Tool) for each in given):
             raise ConfigError(f"tools: expected a list or tuple of Tools, got {tools!r:.200}")
         gated = any(isinstance(each, Gate) for each in self._config.middleware)
         for each in tools:
@@ -372,22 +373,18 @@ class Session:
 
 @final
 class _Turn:
-    """The host of one run: it lets it in when its turn has come."""
+    """The host of one run: it lets it in when its turn has come.  The journal's tasks are the session's."""
 
     run: Run
+    keeps = True
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.journal = session._journal
-        self.keeps = True
+    def __init__(self, journal: Journal, admit: Callable[[Run], Awaitable[None]], over: Callable[[], None]) -> None:
+        self.journal = journal
+        self._admit = admit
+        self.over = over
 
     async def admit(self) -> None:
-        """Claim the session for the run."""
-        await self._session._admit(self.run)
+        await self._admit(self.run)
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """The journal's tasks live in the session's nursery, and its listeners are there."""
-
-    def over(self) -> None:
-        """Let the next run in."""
-        self._session._over()
+        pass

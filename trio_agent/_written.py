@@ -29,6 +29,8 @@ _UPCASTERS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 }
 """By version: what makes of a record one of the next version."""
 
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
+
 _FACTS: Final[dict[str, type[Fact]]] = {kind_of(cls): cls for cls in get_args(Fact)}
 
 
@@ -64,7 +66,7 @@ def write_fact(fact: Fact) -> str:
     if place.journal:
         record["journal"] = place.journal
     record["data"] = _converter().unstructure(fact)
-    return json.dumps(record, separators=(",", ":"))
+    return _ENCODE(record)
 
 
 def read_fact(text: str) -> Fact:

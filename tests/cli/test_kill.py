@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
 import pytest
@@ -19,7 +20,7 @@ from trio_agent._core._state import State
 from trio_agent.cli import _kill
 from trio_agent.cli._demo import TEXTS, TEXTS_CALLS, demo
 from trio_agent.cli._kill import Outcome
-from trio_agent.cli._kill_worker import AT_ONCE
+from trio_agent.cli._kill_worker import AT_ONCE, MARKS, work
 from trio_agent.cli._outside import Outside
 
 posix = pytest.mark.skipif(os.name != "posix", reason="a process cannot be killed like this there")
@@ -178,3 +179,59 @@ def test_a_mark_outlives_everything(tmp_path: Path) -> None:
     for call_id in ("a", "b", "a"):
         Outside(tmp_path / "marks").mark(call_id)
     assert Outside(tmp_path / "marks").marks() == ["a", "b", "a"]
+
+
+# ---------------------------------------------------------------------------------------- the worker
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
+    """The other end of what is standard input for the test."""
+    ours, theirs = os.pipe()
+    with os.fdopen(ours) as reading, os.fdopen(theirs, "w") as writing:
+        monkeypatch.setattr("sys.stdin", reading)
+        yield writing
+
+
+@posix
+async def test_a_worker_leaves_when_its_standard_input_ends(tmp_path: Path, stdin: TextIO) -> None:
+    codes: list[int] = []
+
+    async def begin() -> None:
+        codes.append(await work(tmp_path, TEXTS, 10, 0.0, 5))
+
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(begin)
+            while len(Outside(tmp_path / MARKS).marks()) < 5:
+                await trio.sleep(0.01)
+            stdin.close()
+    assert codes == [1]
+
+
+@posix
+async def test_a_worker_goes_on_where_another_has_left(tmp_path: Path, stdin: TextIO) -> None:
+    with trio.move_on_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work, tmp_path, TEXTS, 10, 0.0, 5)
+            while len(Outside(tmp_path / MARKS).marks()) < 5:
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+    with trio.fail_after(PATIENCE):
+        assert await work(tmp_path, TEXTS, 10, 0.0, None) == 0
+    marks = Outside(tmp_path / MARKS).marks()
+    assert len(marks) == len(set(marks))
+
+
+async def test_ctrl_c_is_answered_in_its_own_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def press(self: Any) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep_forever()
+        return True
+
+    monkeypatch.setattr(_kill._Killing, "_resume", press)
+    with trio.fail_after(PATIENCE):
+        assert await demo(TEXTS, 3, 0.0, kill=True) == 130
+    assert capsys.readouterr().out.endswith("Interrupted: the worker was killed, and what it has left is deleted.\n")

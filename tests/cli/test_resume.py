@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.cli.children import PATIENCE, Child, run_child
 from tests.cli.stores import agent, crashed, made, tool_words, waiting, write_tools
 from tests.cli.terminals import Terminal
 from trio_agent import Allow, ConfigError, Deny, Event, InvalidAnswer, NotResumable, RequestError
+from trio_agent.cli import _resume, _running
 from trio_agent.cli._codes import DONE, FAILED, INTERRUPTED, WAITING
 from trio_agent.cli._resume import resume_session
 from trio_agent.cli._run import run_prompt
@@ -370,3 +372,19 @@ async def test_ctrl_c_at_the_question_leaves_a_whole_history(folder: Path) -> No
     assert "Ctrl-C: what runs is cut and settled" in terminal.text
     assert "calls      1: 1 not run" in terminal.text
     assert "history    valid: 3 messages" in terminal.text
+
+
+async def test_questions_are_asked_on_standard_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await made(folder / STORE, "waiting")
+    for module in (_running, _resume):
+        monkeypatch.setattr(module, "somebody_is_there", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nsoup\n"))
+    async with ModelServer("Done.") as server:
+        assert await resume(server, "waiting") == DONE
+    told = capsys.readouterr()
+    assert told.out == "Done.\n"
+    assert "pay wants to run with" in told.err
+    assert "Which dish?" in told.err
+    assert done(folder) == ["pay 20"]

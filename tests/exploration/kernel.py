@@ -31,7 +31,7 @@ ACTIONS: Final = (CANCEL, ABORT(0), ABORT(0.6), ABORT(), INTERRUPT)
 _PAIRS: Final = 300
 """Pairs of cuts that are tried where there are more."""
 _SOME: Final = 60
-"""Cuts of a session on a store that are tried where there are more, but for cancellations, which are all tried."""
+"""Pairs of cuts of a session that are tried; and twice the cuts on a store, but for cancellations, which all are."""
 
 
 @attrs.frozen
@@ -110,26 +110,26 @@ def _crashes(make: Make, after: str, by: Literal["prompt", "resume"] = "prompt")
 
 
 def _of_session(name: str, make: MakeSession) -> Iterator[Exploration]:
-    """What is done to a session; with a limit to a third of it each, since there are many."""
+    """What is done to a session: all of it without a store, and on one above all what a store makes different."""
     durable = make().agent.store is not None
     for action in ACTIONS:
-        yield Exploration(
-            f"{name}: {action.name}", _cuts_of_session(make, action, _SOME if durable and action != CANCEL else None)
-        )
-    yield Exploration(f"{name}: cancel + cancel", _cuts_of_session(make, CANCEL, _SOME, CANCEL))
-    yield Exploration(f"{name}: abort(inf) + abort(0)", _cuts_of_session(make, ABORT(), _SOME, ABORT(0)))
+        most = _SOME // 2 if durable and action != CANCEL else None
+        yield Exploration(f"{name}: {action.name}", _cuts_of_session(make, action, most))
+    if not durable:
+        yield Exploration(f"{name}: cancel + cancel", _cuts_of_session(make, CANCEL, _SOME, CANCEL))
+        yield Exploration(f"{name}: abort(inf) + abort(0)", _cuts_of_session(make, ABORT(), _SOME, ABORT(0)))
     yield Exploration(
         f"{name}: faults",
         lambda limit: explore_faults(make, SessionWorld.play, laws=RUN_LAWS, limit=None if limit is None else 2),
     )
     yield Exploration(
         f"{name}: schedules",
-        lambda limit: explore_schedules(make, SessionWorld.play, laws=RUN_LAWS, seeds=30 if limit is None else 6),
+        lambda limit: explore_schedules(make, SessionWorld.play, laws=RUN_LAWS, seeds=20 if limit is None else 6),
     )
     if durable:
-        for by in ("prompt", "resume"):
-            for after in ("untouched", "cancel:after:25"):
-                yield Exploration(f"{name}: crashes after {after}, {by}", _crashes_of_session(make, after, by))
+        yield Exploration(f"{name}: crashes, prompted", _crashes_of_session(make, "untouched", "prompt"))
+        yield Exploration(f"{name}: crashes, resumed", _crashes_of_session(make, "untouched", "resume"))
+        yield Exploration(f"{name}: crashes after a cut, resumed", _crashes_of_session(make, "cancel:after:25", "resume"))
 
 
 def _cuts_of_session(

@@ -97,8 +97,8 @@ async def test_a_call_that_is_cut_before_its_start_is_durable_has_not_run(
     assert run.result.stop_reason == ("aborted" if cut == "abort" else "cancelled")
 
 
-@pytest.mark.parametrize(("effect", "waits"), [("once", True), ("idempotent", False), ("pure", False)])
-async def test_only_calls_that_run_once_wait(autojump_clock: MockClock, effect: Any, waits: bool) -> None:
+@pytest.mark.parametrize(("effect", "waits"), [("once", True), ("idempotent", True), ("pure", False)])
+async def test_only_calls_that_are_not_pure_wait(autojump_clock: MockClock, effect: Any, waits: bool) -> None:
     store, gauge = FakeStore(delay=5), Gauge()
     began = []
 

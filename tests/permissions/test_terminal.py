@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -100,8 +101,10 @@ def pipe() -> Iterator[Scene]:
 def terminal() -> Iterator[Scene]:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, encoding="utf-8") as stdin:
-        yield Scene(stdin, ours)
-    os.close(ours)
+        scene = Scene(stdin, ours)
+        yield scene
+        if scene.typing >= 0:
+            os.close(ours)
 
 
 # ------------------------------------------------------------------------------------ the answers
@@ -204,6 +207,33 @@ class Windows:
     """What ``os`` says of itself there."""
 
     name = "nt"
+
+
+@posix
+async def test_a_terminal_that_is_gone_means_later(terminal: Scene) -> None:
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal.input(), QUESTION)
+            await terminal.until("answer")
+            os.close(terminal.typing)
+            terminal.typing = -1
+    assert terminal.shown.getvalue().endswith(": \n")
+
+
+async def test_a_descriptor_that_fails_is_no_answer(pipe: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[OSError | bytes] = [BlockingIOError(), b"x", b"\n", OSError(errno.EBADF, "gone")]
+
+    def read(fd: int, size: int) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    pipe.type("anything")
+    monkeypatch.setattr("trio_agent.permissions._line_input.os.read", read)
+    assert await pipe.input()(QUESTION) == "x"  # somebody else was quicker, and then it came
+    with pytest.raises(OSError, match="gone"):
+        await pipe.input()(QUESTION)
 
 
 # ------------------------------------------------------------------------------------ being cut

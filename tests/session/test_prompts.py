@@ -13,7 +13,9 @@ from tests.kernel.fakes import FakeStore, Gauge, Recorder, hooked
 from tests.session.scenes import checked_log, said, statuses
 from trio_agent import (
     Agent,
+    AgentEnd,
     ConfigError,
+    Event,
     ModelRequest,
     ProviderError,
     RequestError,
@@ -109,6 +111,27 @@ async def test_options_of_one_prompt_hold_for_its_run_only(autojump_clock: MockC
             second = await session.prompt("second")
     assert (first.stop_reason, second.stop_reason) == ("max_turns", "stop")
     assert [request.tool_choice for request in model.requests] == ["work", "auto", "auto"]
+
+
+async def test_what_ended_one_run_does_not_end_the_next(autojump_clock: MockClock) -> None:
+    """A terminal call, a limit that was reached, an abort, an error: each is the end of its own run only."""
+    gauge = Gauge()
+    model = ScriptedModel(
+        calls(call("last")),
+        *[calls(call("work")), say("Two.")],
+        calls(call("work")),
+        *[calls(call("work")), say("Four.")],
+        fail(401),
+        *[calls(call("work")), say("Six.")],
+    )
+    tools = [gauge.tool(), gauge.tool("last", terminal=True)]
+    with trio.fail_after(100):
+        async with Agent(model, tools=tools).session() as session:
+            ended = [(await session.prompt("1")).stop_reason, (await session.prompt("2")).text]
+            ended += [(await session.prompt("3", max_turns=1)).stop_reason, (await session.prompt("4")).text]
+            ended += [(await session.prompt("5")).stop_reason, (await session.prompt("6")).text]
+    assert ended == ["stop", "Two.", "max_turns", "Four.", "error", "Six."]
+    model.assert_exhausted()
 
 
 async def test_a_bad_input_claims_nothing(autojump_clock: MockClock) -> None:
@@ -277,15 +300,18 @@ async def test_one_that_waits_may_give_up_its_place(autojump_clock: MockClock) -
 
 
 async def test_queued_runs_see_what_was_configured_while_they_waited(autojump_clock: MockClock) -> None:
-    model = ScriptedModel(say("Yes.", delay=10), repeat_last=True)
+    first, second = ScriptedModel(say("Yes.", delay=10)), ScriptedModel(calls(call("work")), say("No."))
+    gauge = Gauge()
     with trio.fail_after(1000):
-        async with Agent(model).session(on_busy="queue") as session, trio.open_nursery() as nursery:
+        async with Agent(first).session(on_busy="queue") as session, trio.open_nursery() as nursery:
             nursery.start_soon(session.prompt, "a")
             await wait_all_tasks_blocked()
             nursery.start_soon(session.prompt, "b")
             await wait_all_tasks_blocked()
-            await session.configure(system="Be brief.")
-    assert [request.system for request in model.requests] == [None, "Be brief."]
+            await session.configure(model=second, tools=[gauge.tool()], system="Be brief.")
+    assert [request.system for request in first.requests] == [None]
+    assert [request.system for request in second.requests] == ["Be brief."] * 2
+    assert len(gauge.returned) == 1
 
 
 @STORES
@@ -310,6 +336,29 @@ async def test_leaving_the_block_sends_away_all_who_wait(autojump_clock: MockClo
     assert said(session.history()) == ["a"]
     if agent.store is not None:
         await checked_log(agent.store)
+
+
+async def test_who_waits_is_sent_away_at_once_while_the_run_is_still_settled(autojump_clock: MockClock) -> None:
+    async def slow(event: Event) -> None:
+        if isinstance(event, AgentEnd):
+            await trio.sleep(4)
+
+    told = []
+
+    async def wait(session: Session) -> None:
+        with pytest.raises(SessionClosed):
+            await session.prompt("never")
+        told.append(trio.current_time())
+
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            async with slow_agent(listeners=[slow]).session(on_busy="queue") as session:
+                nursery.start_soon(session.prompt, "go")
+                await wait_all_tasks_blocked()
+                nursery.start_soon(wait, session)
+                await trio.sleep(3)
+            assert trio.current_time() == 7
+    assert told == [3]
 
 
 async def test_when_the_store_fails_all_who_wait_are_sent_away(autojump_clock: MockClock) -> None:

@@ -24,6 +24,7 @@ from trio_agent import (
     AgentEnd,
     AgentResume,
     AgentStart,
+    Block,
     Decoded,
     Event,
     Fact,
@@ -40,6 +41,7 @@ from trio_agent import (
     TurnEnd,
     TurnStart,
     Usage,
+    tool,
 )
 from trio_agent._core._state import State, fold
 from trio_agent.codecs import NativeCodec
@@ -347,10 +349,12 @@ def test_what_a_slow_store_has_not_written_was_not_done_either() -> None:
                 nursery.cancel_scope.cancel()
         return world, facts
 
-    for tenth in range(1, 130, 3):
+    crashes = 0
+    for tenth in range(1, 130, 2):
         world, facts = lives(live, tenth / 10)
         if not facts or isinstance(facts[-1], AgentEnd):
             continue
+        crashes += 1
         life, result, _ = lives(_second_life, facts, len(facts), "resume")
         assert result.stop_reason == "stop"
         both = Counter([*world.ids, *life.world.ids])
@@ -358,6 +362,7 @@ def test_what_a_slow_store_has_not_written_was_not_done_either() -> None:
         assert both["a"] == both["d"] == 1
         for call_id in ("b", "e"):
             assert len({key for done, key in [*world.done, *life.world.done] if done == call_id}) == 1
+    assert crashes > 20
 
 
 # ----------------------------------------------------------------------------------------------- aborted
@@ -413,6 +418,38 @@ async def test_a_resumed_run_can_be_aborted_cancelled_and_resumed_again(autojump
     state = await checked_log(life.store)
     told = statuses(state.transcript)
     assert (told["a"], told["b"], told["d"], told["e"]) == ("interrupted", "interrupted", "ok", "ok")
+
+
+@pytest.mark.parametrize("how", ["a gate", "no such tool", "other arguments"])
+async def test_a_call_that_had_begun_and_is_refused_now_is_told_as_interrupted(
+    autojump_clock: MockClock, how: str
+) -> None:
+    """Whether it took effect is unknown: that it was denied would be a lie."""
+    whole = await _first_log()
+    kept = 1 + next(n for n, line in enumerate(tale(whole)) if line == "start b")
+
+    async def gate(ctx: Any, call: Any) -> Block | None:
+        return Block("not any more") if call.call.id == "b" else None
+
+    world = World()
+    tools = [world.tool("once"), world.tool("pure", "pure")]
+    if how == "a gate":
+        tools.append(world.tool("idempotent", "idempotent"))
+    elif how == "other arguments":
+        tools.append(tool(name="idempotent", effect="idempotent")(other))
+    options = {"tools": tools, "middleware": [hooked(before_tool_call=gate)] if how == "a gate" else []}
+    life = Life(await crashed(whole, kept), options=options)
+    result = await life.go_on("resume")
+    assert statuses(result.messages)["b"] == "interrupted"
+    (told,) = [each.text for message in result.messages for each in message.results if each.call_id == "b"]
+    assert "It cannot run again" in told
+    assert "b" not in world.ids
+    await checked_log(life.store)
+
+
+async def other(colour: str) -> str:
+    """Take something else."""
+    return colour
 
 
 # ------------------------------------------------------------------------------------- limits and choices

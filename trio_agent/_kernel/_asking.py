@@ -158,7 +158,7 @@ class Asking:
         """
         assert self._input is not None
         with self._control.waiting() as scope:
-            answer: object = await foreign(self._input, request)
+            answer = cast("object", await foreign(self._input, request))
         if scope.cancelled_caught:
             self._check_not_aborted()
         if isinstance(answer, str):

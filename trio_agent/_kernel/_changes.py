@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -34,7 +34,8 @@ def changed(config: KernelConfig, changes: Mapping[str, object], dispatcher: Dis
         if not isinstance(value, _KINDS[name]):
             wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in _KINDS[name])
             raise ConfigError(f"{name}: expected a {wanted}, got a {type(value).__name__}")
-    config = attrs.evolve(config, dispatcher=dispatcher, **changes)  # type: ignore[arg-type]  # checked above
+    fitting: dict[str, Any] = dict(changes)  # Any: the options differ in type, and were checked above
+    config = attrs.evolve(config, dispatcher=dispatcher, **fitting)
     check_tool_choice(config.limits.tool_choice, {spec.name for spec in config.dispatcher.specs})
     return config
 

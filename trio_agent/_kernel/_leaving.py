@@ -21,8 +21,10 @@ async def leave(
     error: BaseException | None,
     traceback: TracebackType | None,
     block: str,
-) -> bool:
+) -> bool | None:
     """Leave the nursery of a block, waiting for its tasks, and let the right exception go on.
+
+    ``bool | None``, as of all blocks that swallow nothing: so type checkers know that what stands behind is reached.
 
     Args:
       block: what is being left, for the note that tells what else was raised.
@@ -36,7 +38,7 @@ async def leave(
         if leaving is error:
             return False  # noqa: ASYNC104  # Python raises the body's own again
         raise leaving from None  # noqa: ASYNC104
-    return bool(swallowed)
+    return swallowed
 
 
 def what_leaves(raised: BaseException, own: BaseException | None) -> tuple[BaseException, list[BaseException]]:

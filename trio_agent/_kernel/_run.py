@@ -138,7 +138,7 @@ class Run:
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> bool | None:
         manager, nursery = self._nursery_manager, self._nursery
         if manager is None or nursery is None or nursery not in trio.lowlevel.current_task().child_nurseries:
             # Trio's own scopes would break at this, somewhere else and with an internal error.

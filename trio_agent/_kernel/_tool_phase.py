@@ -21,7 +21,7 @@ import trio
 from .._errors import FatalToolError, StoreFailed, leaves
 from .._events import ToolExecutionUpdate
 from .._facts import Custom, InputRequest, InputResolved, ToolExecutionEnd, ToolExecutionStart
-from .._messages import NEVER_STARTED, ToolCall, ToolResult
+from .._messages import NEVER_STARTED, ResultStatus, ToolCall, ToolResult
 from .._ports import Dispatcher, PreparedCall
 from ._asking import Asking
 from ._chain import Chain, RunContext
@@ -71,6 +71,7 @@ class ToolPhase:
         self._running: dict[str, CallContext] = {}
         self._waiting: dict[str, trio.CancelScope] = {}  # by call id: the turn's waits for a token
         self._places: dict[str, int] = {}  # by call id: its index in the turn; made when the first call is cut
+        self._before: list[ToolExecutionStart | None] = []  # starts that a crash or a suspension has cut
         self._interrupted = False
         self._alone = False
         self._rounds = 0
@@ -92,18 +93,17 @@ class ToolPhase:
         self._interrupted = False
         self._waiting.clear()
         self._places.clear()
+        self._before = self.journal.state.started.copy()
         self.control.tools = self
         try:
-            ready = await self._preparation.prepare()
-            await self._execute(ready)
+            await self._execute(await self._preparation.prepare())
         finally:
             self.control.tools = None
 
     async def _execute(self, ready: deque[tuple[int, PreparedCall]]) -> None:
         count = len(ready)
-        laned = count > 1 and needs_lanes(prepared for _, prepared in ready)
         self._queue = self._contexts(ready)
-        self._lanes = Lanes(self._queue) if laned else None
+        self._lanes = Lanes(self._queue) if count > 1 and needs_lanes(prepared for _, prepared in ready) else None
         if count == 1:
             self._alone = True
             try:
@@ -115,12 +115,11 @@ class ToolPhase:
 
     def _contexts(self, ready: deque[tuple[int, PreparedCall]]) -> Iterator[CallContext]:
         """The calls in input order: each is made when it is taken, and nothing keeps it after its end."""
-        state = self.journal.state
-        prefix = f"{state.run_id}.{state.turn}."
+        prefix = f"{self.journal.state.run_id}.{self.journal.state.turn}"
         while ready:
             index, prepared = ready.popleft()
-            before = state.started[index]  # the start that a crash or a suspension has cut: the key stays
-            yield CallContext(self, index, prepared, f"{prefix}{index}" if before is None else before.idempotency_key)
+            before = self._before[index]
+            yield CallContext(self, index, prepared, before.idempotency_key if before else f"{prefix}.{index}")
 
     async def _run_alone(self, call: CallContext) -> None:
         """A single call, in the loop's own task: nothing to pull, and what it says is posted at once."""
@@ -267,7 +266,8 @@ class ToolPhase:
         try:
             name, effect, terminal = prepared.call.name, prepared.effect, prepared.terminal
             self.say(ToolExecutionStart(call_id, call.index, name, effect, call.idempotency_key, terminal))
-            if effect == "once" and self.journal.durable and not await self._accepted(call):
+            # An idempotent call waits, too: else a crash could take its answer with it, and give its key to another call.
+            if effect != "pure" and self.journal.durable and not await self._accepted(call):
                 return
             got = await self._guard.run(call)
             result = got if isinstance(got, ToolResult) else self._failed(call, got)
@@ -302,7 +302,7 @@ class ToolPhase:
         return False
 
     async def _accepted(self, call: CallContext) -> bool:
-        """Wait until the start is durable.  Cut here, before its effect, the call is ``not_run``."""
+        """Wait until the start is durable.  Cut here, before its effect, the call is ``not_run``, or as it was."""
         accepted = False
         try:
             await self.posted()
@@ -313,7 +313,7 @@ class ToolPhase:
             pass  # it has ended the run, and says so itself
         finally:
             if not accepted:
-                self._end(call, ToolResult.of(call.call_id, "not_run"))
+                self._end(call, ToolResult.of(call.call_id, self._unstarted(call.index)))
         return accepted
 
     def _end(self, call: CallContext, result: ToolResult) -> None:
@@ -363,18 +363,20 @@ class ToolPhase:
                 self._leave_out(index, call)
 
     def _leave_out(self, index: int, call: ToolCall) -> bool:
-        """Give ``not_run`` to a call that has not started; returns whether it was one.
-
-        One that has started and runs no more was cut with the run: its result is settlement's.
-        """
+        """Give its result to a call that has not started since the run goes on; returns whether it was one."""
         state = self.journal.state
-        if state.results[index] is not None or state.started[index] is not None:
-            return False
-        self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, "not_run"), index))
+        start = state.started[index]
+        if state.results[index] is not None or start is not self._before[index]:
+            return False  # one that has started and runs no more was cut with the run: settlement answers it
+        self.journal.post(ToolExecutionEnd(ToolResult.of(call.id, self._unstarted(index)), index))
         self.asking.leave_out(index)
         if call.id in self._waiting:
             self._waiting[call.id].cancel()
         return True
+
+    def _unstarted(self, index: int) -> ResultStatus:
+        """What a call is told as that has not run since the run goes on; a crash may have cut it before."""
+        return "not_run" if self._before[index] is None else "interrupted"
 
     def stop_waiting(self) -> None:
         """No further call starts: end the waits for a token."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from .._errors import SessionCorrupt
+from .._errors import StoreFailed
 from .._ports import SessionInfo
 from ..permissions._shown import one_line
 from ._codes import DONE, FAILED
@@ -46,7 +46,7 @@ async def list_sessions(*, store: str | None = None, json: bool = False) -> int:
             record = Record()
             try:
                 await read_all(opened, info.session, record.see)
-            except SessionCorrupt as error:
+            except StoreFailed as error:  # damaged, or of a newer version
                 damaged += 1
                 note(f"{one_line(info.session, NAME)}: {one_line(error.message, 500)}")
                 continue

@@ -22,13 +22,12 @@ APPLICATION_ID: Final = int.from_bytes(b"trag", "big")
 _MIGRATIONS: Final[list[tuple[str, ...]]] = [
     (
         # A name is the UTF-8 of a session's name, half surrogate pairs included: a TEXT could not hold every name, and
-        # would compare some as equal.  `appended` counts the appends of the file: clocks are too coarse for an order.
+        # would compare some as equal.
         """CREATE TABLE sessions (
             id INTEGER PRIMARY KEY,
             name BLOB NOT NULL UNIQUE,
             head INTEGER NOT NULL,
-            updated REAL NOT NULL,
-            appended INTEGER NOT NULL UNIQUE
+            updated REAL NOT NULL
         )""",
         """CREATE TABLE facts (
             session INTEGER NOT NULL,

@@ -9,7 +9,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 import outcome
@@ -202,7 +202,9 @@ class Database:
 
     def sessions(self) -> Sequence[SessionInfo]:
         """All sessions, the one written to last first."""
-        query = "SELECT name, head, updated FROM sessions ORDER BY appended DESC"
+        # By where their last facts stand in the file: clocks are too coarse for an order.
+        query = """SELECT name, head, updated FROM sessions LEFT JOIN facts ON session = id AND seq = head
+            ORDER BY facts.rowid DESC"""
         rows = self._transaction("BEGIN", lambda db: db.execute(query).fetchall())
         return tuple(SessionInfo(_name(name, self._path), head, updated) for name, head, updated in rows)
 
@@ -260,8 +262,7 @@ def _write(db: sqlite3.Connection, append: Append, path: str) -> outcome.Outcome
     new_head = expected + len(texts)
     if new_head > head:
         if head:
-            update = f"UPDATE sessions SET head = ?, updated = ?, appended = {_NEXT} WHERE id = ?"
-            db.execute(update, (new_head, time.time(), ident))
+            db.execute("UPDATE sessions SET head = ?, updated = ? WHERE id = ?", (new_head, time.time(), ident))
         else:
             ident = _begin_session(db, append.session, new_head)
         rows = [(ident, seq, text) for seq, text in enumerate(texts[known:], head + 1)]
@@ -275,11 +276,8 @@ def _stand(db: sqlite3.Connection, ident: int, after: int, texts: Sequence[str])
     return [row[0] for row in db.execute(query, (ident, after))] == [text.encode() for text in texts]
 
 
-_NEXT: Final = "(SELECT coalesce(max(appended), 0) + 1 FROM sessions)"
-
-
 def _begin_session(db: sqlite3.Connection, session: str, head: int) -> int:
-    insert = f"INSERT INTO sessions (name, head, updated, appended) VALUES (?, ?, ?, {_NEXT})"
+    insert = "INSERT INTO sessions (name, head, updated) VALUES (?, ?, ?)"
     ident = db.execute(insert, (_blob(session), head, time.time())).lastrowid
     assert ident is not None
     return ident

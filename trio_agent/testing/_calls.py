@@ -184,7 +184,7 @@ class CallBook:
         if self._announced or not (cut or status == "not_run"):
             # Calls that settlement answers may never have been announced; then none of the turn was.
             self._check_announced(f"the end of call {call_id!r}")
-        if status == "not_run" and entry.start is not None and entry.start.effect != "once":
+        if status == "not_run" and entry.start is not None and entry.start.effect == "pure":
             broken_rule(f"call {call_id!r} is not_run and has a start, and its effect is {entry.start.effect}")
         if status in NEVER_STARTED and entry.earlier is not None:
             broken_rule(f"call {call_id!r} is {status}, and had started before")

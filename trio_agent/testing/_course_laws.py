@@ -71,9 +71,9 @@ def _overlap(first: Ran, second: Ran) -> bool:
 
 
 def no_effect_before_its_acceptance(trial: Trial[AgentWorld]) -> None:
-    """A call that may run only once begins when its start is durable, and not before."""
+    """A call that changes something begins when its start is durable, and not before."""
     for ran in trial.world.calls.ran:
-        assert ran.accepted or ran.effect != "once", f"{ran.call_id} began, and its start was not in the store"
+        assert ran.accepted or ran.effect == "pure", f"{ran.call_id} began, and its start was not in the store"
 
 
 # -------------------------------------------------------------------------------------- after a cut
