@@ -26,7 +26,7 @@ from trio_agent import ErrorCode, Event, Middleware, ResultStatus, StopReason
 from trio_agent._core._retry import RETRYABLE
 from trio_agent._facts import kind_of
 from trio_agent.providers._presets import VENDORS
-from trio_agent.testing import COURSE_LAWS, CRASH_LAWS, LAWS, RECORD_LAWS, RUN_LAWS
+from trio_agent.testing import COURSE_LAWS, CRASH_LAWS, LAWS, RECORD_LAWS, RUN_LAWS, SESSION_LAWS
 from trio_agent.testing._findings import sentence_of
 
 ROOT = Path(__file__).parent.parent
@@ -155,9 +155,10 @@ def test_the_tables_of_laws_say_what_the_laws_say() -> None:
         "of any function": LAWS,
         "of a run: what happens when": COURSE_LAWS,
         "of a run: what is logged, shown and told": RECORD_LAWS,
+        "of the runs of a session, and of what people are asked": SESSION_LAWS,
         "after a crash": [law for law in CRASH_LAWS if law not in RUN_LAWS],
     }
-    assert set(RUN_LAWS) == {*LAWS, *COURSE_LAWS, *RECORD_LAWS}
+    assert set(RUN_LAWS) == {*LAWS, *COURSE_LAWS, *RECORD_LAWS, *SESSION_LAWS}
     for heading, laws in tables.items():
         expected = [[f"`{law.__name__}`", sentence_of(law).replace("``", "`")] for law in laws]
         assert rows("docs/guides/cancellation.md", heading) == expected

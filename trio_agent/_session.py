@@ -216,7 +216,8 @@ class Session:
     @trio.lowlevel.enable_ki_protection
     async def _queue(self, origin: Origin, message: str | Message, interrupt: bool) -> None:
         self._check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()
+        await trio.lowlevel.checkpoint()
+        self._check_open()
         run = self._run
         if run is not None and not run.ended:
             await (run.steer(message, interrupt=interrupt) if origin == "steer" else run.follow_up(message))
@@ -233,6 +234,7 @@ class Session:
         """Cut one call of the run that is under way: see :meth:`trio_agent.Run.cancel_call`."""
         return self._run is not None and self._run.cancel_call(call_id)
 
+    @trio.lowlevel.enable_ki_protection
     def subscribe(
         self, listener: Listener, kinds: Collection[str] | None = None, on_error: OnListenerError = "fail"
     ) -> Callable[[], None]:
@@ -266,7 +268,8 @@ class Session:
           SessionClosed: the session's block was left.
         """
         self._check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()
+        await trio.lowlevel.checkpoint()
+        self._check_open()
         dispatcher = self._dispatcher(changes["tools"]) if "tools" in changes else self._config.dispatcher
         config = changed(self._config, {name: new for name, new in changes.items() if name != "tools"}, dispatcher)
         tools = tuple(spec.name for spec in config.dispatcher.specs)
@@ -313,7 +316,8 @@ class Session:
           SessionClosed: the session's block was left.
         """
         self._check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()
+        await trio.lowlevel.checkpoint()
+        self._check_open()
         if self._turnstile.busy:
             raise SessionBusy(f"session {self.id!r} has a run under way; it can be rewound when that is over")
         rewind(self._journal, to)

@@ -44,10 +44,18 @@ def _converter() -> Converter:
     converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode("ascii"))
     converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value, validate=True))
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
-    converter.register_structure_hook(float, lambda value, _: float(value) if isinstance(value, str) else value)
+    converter.register_structure_hook(float, lambda value, _: _as_float(value))
     for union in (ResultBlock, Block):  # the inner one first: cattrs keeps the hooks of what it has seen
         configure_tagged_union(union, converter, tag_name="type", tag_generator=kind_of)
     return converter
+
+
+def _as_float(value: object) -> float:
+    if isinstance(value, str):
+        return float(value)  # what JSON has no number for
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return value
 
 
 def write_fact(fact: Fact) -> str:

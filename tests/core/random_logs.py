@@ -353,7 +353,7 @@ class Log:
         before = self.state.started[index]
         effect = self.draw(st.sampled_from(EFFECTS)) if before is None else before.effect
         key = f"{self.state.run_id}.{self.state.turn}.{index}" if before is None else before.idempotency_key
-        self.post(ToolExecutionStart(call.id, index, "tool", effect, key, terminal=self.chance(9)))
+        self.post(ToolExecutionStart(call.id, index, call.name, effect, key, terminal=self.chance(9)))
         if self.draw(st.booleans()):
             known = [number for place, number in self.state.replies if place == index]
             number = len(known) + 1  # what was answered before is not asked again

@@ -36,7 +36,8 @@ def right(request: Request) -> Answer:
 
 
 def wrong(request: Request) -> Answer:
-    return "this" if isinstance(request, ApprovalRequest) else Allow()
+    """Of the wrong kind, and never given before: what was given may be given again."""
+    return "no such thing" if isinstance(request, ApprovalRequest) else Deny("no such thing")
 
 
 def planned(state: State, answers: dict[str, Answer], *, somebody_to_ask: bool) -> Resumption | None:

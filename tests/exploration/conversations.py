@@ -13,10 +13,31 @@ from typing import Any
 import trio
 
 from tests.exploration.worlds import SlowStore, quick, slow, slow_listener
-from trio_agent import Agent, Allow, ApprovalRequest, Deny, InputRequest, Retry, Run, RunResult, SessionStore, ToolContext, tool
+from trio_agent import (
+    Agent,
+    Allow,
+    ApprovalRequest,
+    Deny,
+    InputRequest,
+    Retry,
+    Run,
+    SessionStore,
+    ToolContext,
+    tool,
+)
 from trio_agent.permissions import suspend
 from trio_agent.sessions import SQLiteStore
-from trio_agent.testing import Delayed, ScriptedApproval, ScriptedInput, ScriptedModel, SessionWorld, call, calls, fail, say
+from trio_agent.testing import (
+    Delayed,
+    ScriptedApproval,
+    ScriptedInput,
+    ScriptedModel,
+    SessionWorld,
+    call,
+    calls,
+    fail,
+    say,
+)
 
 # ------------------------------------------------------------------------------------------ tools
 

@@ -129,14 +129,16 @@ def _of_session(name: str, make: MakeSession) -> Iterator[Exploration]:
     if durable:
         yield Exploration(f"{name}: crashes, prompted", _crashes_of_session(make, "untouched", "prompt"))
         yield Exploration(f"{name}: crashes, resumed", _crashes_of_session(make, "untouched", "resume"))
-        yield Exploration(f"{name}: crashes after a cut, resumed", _crashes_of_session(make, "cancel:after:25", "resume"))
+        yield Exploration(
+            f"{name}: crashes after a cut, resumed", _crashes_of_session(make, "cancel:after:25", "resume")
+        )
 
 
 def _cuts_of_session(
     make: MakeSession, action: Action, most: int | None, second: Action | Literal[False] = False
 ) -> Callable[[int | None], Report[Any]]:
     def explore(limit: int | None) -> Report[Any]:
-        share = most if limit is None else max(limit // 3, 6)
+        share = most if limit is None else max(limit // 5, 8)
         return explore_cancellation(make, SessionWorld.play, laws=RUN_LAWS, action=action, pairs=second, limit=share)
 
     return explore
@@ -145,7 +147,7 @@ def _cuts_of_session(
 def _crashes_of_session(
     make: MakeSession, after: str, by: Literal["prompt", "resume"]
 ) -> Callable[[int | None], Report[Any]]:
-    return lambda limit: explore_crashes(make, by=by, after=after, limit=None if limit is None else max(limit // 3, 6))
+    return lambda limit: explore_crashes(make, by=by, after=after, limit=None if limit is None else max(limit // 5, 8))
 
 
 EXPLORATIONS: Final = {each.name: each for each in _all()}

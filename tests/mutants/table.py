@@ -154,7 +154,7 @@ _CANCELLATION: Final = (
         "cancel",
         ("a_cancellation_goes_on", "the_end_says_why"),
         "Run.wait",
-        "await self._done.wait()",
+        "await self.done.wait()",
     ),
     Mutant(
         "results_in_completion_order",
@@ -185,7 +185,7 @@ _STEERING: Final = (
         "steer_between_calls_and_results",
         "A steer is delivered before the open calls are run.",
         "steered",
-        ("results_stand_in_input_order", "every_call_has_one_result"),
+        ("results_stand_in_input_order", "events_come_in_the_promised_order"),
         *_NO_CUT,
     ),
     Mutant(
@@ -334,7 +334,7 @@ _DURABILITY: Final = (
         "commit_cut_in_half",
         "The writer's task has no shield.",
         "cancel, durable",
-        ("a_cut_ends_every_wait",),
+        ("the_end_says_why",),
         *_IN_A_COMMIT,
     ),
     Mutant(
@@ -353,4 +353,87 @@ _DURABILITY: Final = (
     ),
 )
 
-MUTANTS: Final = (*_CANCELLATION, *_STEERING, *_LISTENERS, *_RETRY, *_LANES, *_DURABILITY)
+_RESUMED: Final = (
+    Mutant(
+        "once_call_runs_again",
+        "A call that a crash has cut is run again, whatever its effect.",
+        "crashes, resumed",
+        ("no_call_runs_twice", "crashed_calls_are_told_truly", "no_call_runs_again_that_may_not"),
+        "behind tool_execution_start",
+    ),
+    Mutant(
+        "resume_opens_the_turn_again",
+        "A run that goes on forgets that its turn is open, and begins another.",
+        "crashes, resumed",
+        ("the_log_loads",),
+        "behind turn_start",
+    ),
+    Mutant(
+        "cut_opening_is_forgotten",
+        "A turn that was opened for a message, and cut before it, asks the model without it.",
+        "crashes, resumed",
+        ("no_request_was_broken",),
+        "behind turn_start",
+    ),
+    Mutant(
+        "key_changes_on_resume",
+        "A call that runs again in another run has a key of that run.",
+        "answered later",
+        ("a_call_keeps_its_key",),
+        *_NO_CUT,
+    ),
+    Mutant(
+        "answer_is_asked_again",
+        "What a person has answered counts only if nobody can be asked.",
+        "answered later",
+        ("an_answer_stands",),
+        *_NO_CUT,
+    ),
+    Mutant(
+        "suspended_call_runs",
+        "A call whose answer will come later runs with the others.",
+        "answered later",
+        ("nothing_runs_without_permission",),
+        *_NO_CUT,
+    ),
+    Mutant(
+        "prompt_forgets_suspended_calls",
+        "A prompt that follows a suspended run leaves its calls without results.",
+        "never answered",
+        ("every_call_has_one_result", "results_stand_in_input_order"),
+        *_NO_CUT,
+    ),
+)
+
+_SESSIONS: Final = (
+    Mutant(
+        "steer_between_runs_not_made_durable",
+        "A steer between two runs returns before it is durable.",
+        "steered between runs",
+        ("accepted_messages_are_delivered_once",),
+        *_BROKEN_APPEND,
+    ),
+    Mutant(
+        "journal_released_too_early",
+        "A session may be opened again while the run of the one before is being settled.",
+        "knocked at",
+        ("nothing_else_is_raised",),
+        *_NO_CUT,
+    ),
+    Mutant(
+        "two_runs_at_once",
+        "Two runs are let into a session at a time.",
+        "two at once",
+        ("the_log_loads", "events_come_in_the_promised_order"),
+        *_NO_CUT,
+    ),
+    Mutant(
+        "fork_keeps_an_open_run",
+        "A fork behind a turn leaves the run of that turn open.",
+        "forked",
+        ("a_fork_has_the_log_up_to_its_place",),
+        *_NO_CUT,
+    ),
+)
+
+MUTANTS: Final = (*_CANCELLATION, *_STEERING, *_LISTENERS, *_RETRY, *_LANES, *_DURABILITY, *_RESUMED, *_SESSIONS)

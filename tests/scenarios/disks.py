@@ -17,7 +17,7 @@ from trio_agent import Fact, SessionInfo, SessionStore, read_fact, write_fact
 from trio_agent.sessions import JSONLStore, MemoryStore, SQLiteStore
 from trio_agent.testing import check_order
 
-__all__ = ["KINDS", "SESSION", "Disk", "Slow", "texts"]
+__all__ = ["KINDS", "SESSION", "Disk", "Passing", "Slow", "texts"]
 
 KINDS = ["memory", "sqlite", "jsonl"]
 
@@ -97,14 +97,12 @@ def texts(facts: Sequence[Fact]) -> list[str]:
 
 
 @attrs.define(eq=False)
-class Slow:
-    """A store that takes its time for each append."""
+class Passing:
+    """A store that hands everything on to the one behind it."""
 
     behind: SessionStore
-    delay: float
 
     async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        await trio.sleep(self.delay)
         return await self.behind.append(session, facts, expected_head=expected_head)
 
     async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
@@ -121,3 +119,14 @@ class Slow:
 
     async def fork(self, session: str, to: str, *, at: int) -> None:
         await self.behind.fork(session, to, at=at)
+
+
+@attrs.define(eq=False)
+class Slow(Passing):
+    """A store that takes its time for each append."""
+
+    delay: float
+
+    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
+        await trio.sleep(self.delay)
+        return await self.behind.append(session, facts, expected_head=expected_head)

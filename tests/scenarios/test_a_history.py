@@ -1,6 +1,7 @@
 """Kind A: histories with calls that nobody answered.
 
-Each next prompt is made on the history as a caller holds it, and on the log of a session.
+Each next prompt is made on the history as a caller holds it, and on the log of a session.  What B03 says of compaction
+is left out: there is none yet.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.scenarios import reopening
 from tests.scenarios.cutting import HOWS, after, cut
+from tests.scenarios.disks import Disk, texts
 from tests.scenarios.going_on import SESSION, WAYS, go_on, pairs, roles, store_for
+from tests.scenarios.reopening import PROMPTED, cut_and_go_on
 from tests.scenarios.stage import HANG, Bench, Scene, SceneStore
 from trio_agent import (
     Agent,
     Block,
+    Event,
     Fact,
     HookContext,
     Message,
     MessageEnd,
     Middleware,
+    ModelRequest,
     PreparedCall,
+    RunResult,
     ToolCall,
     ToolContext,
     ToolExecutionEnd,
@@ -34,6 +41,7 @@ from trio_agent import (
     tool,
     write_fact,
 )
+from trio_agent.sessions import MemoryStore
 from trio_agent.testing import (
     ABORT,
     CANCEL,
@@ -42,10 +50,12 @@ from trio_agent.testing import (
     Answer,
     RunWorld,
     ScriptedModel,
+    SessionWorld,
     Trial,
     call,
     calls,
     explore_cancellation,
+    say,
 )
 from trio_agent.wires import OpenAIChatWire
 
@@ -69,6 +79,24 @@ async def test_after_an_interruption_real_results_are_kept_and_the_conversation_
     assert interrupted == ToolResult.of("1", "interrupted")
     assert (kept.call_id, kept.status, kept.text) == ("2", "ok", "slept 1")
     assert request.messages[3].text == "and now?"
+
+
+@pytest.mark.parametrize("way", reopening.WAYS)
+@pytest.mark.parametrize("how", reopening.HOWS)
+async def test_after_an_interruption_a_session_keeps_real_results_and_goes_on(
+    autojump_clock: MockClock, disk: Disk, how: str, way: str
+) -> None:
+    """B01: the same in a session, which then is prompted or resumed, in its own block or elsewhere."""
+    bench = Bench()
+    model = ScriptedModel(calls(call(bench.hang, id="1"), call(bench.ok, seconds=1, id="2")), "never")
+    result, request = await cut_and_go_on(disk, Agent(model, tools=[bench.hang, bench.ok]), how, after(2), way)
+    assert len(model.requests) == 1
+    assert pairs(result.messages) == {"1": "interrupted", "2": "ok"}
+    assert roles(request.messages) == ["user", "assistant", "tool", "user"][: 4 if way in PROMPTED else 3]
+    assert list(request.messages[:3]) == list(result.messages)
+    interrupted, kept = request.messages[2].results
+    assert interrupted == ToolResult.of("1", "interrupted")
+    assert (kept.call_id, kept.status, kept.text) == ("2", "ok", "slept 1")
 
 
 # ------------------------------------------------------------------------------------------ B02
@@ -107,6 +135,26 @@ async def test_whether_siblings_were_done_makes_no_difference_to_the_next_prompt
     assert pairs(request.messages) == {
         call_id: "ok" if call_id in finished else "interrupted" for call_id in ("one", "two", "hung")
     }
+
+
+@pytest.mark.parametrize("way", reopening.WAYS)
+@pytest.mark.parametrize("how", ["abort now", "cancel the caller", "leave the session"])
+async def test_whether_siblings_were_done_makes_no_difference_to_whether_a_session_can_be_resumed(
+    autojump_clock: MockClock, disk: Disk, how: str, way: str
+) -> None:
+    """B02: one call only, and then zero, one and all siblings done."""
+    wanted = {"one": 1, "two": 2}
+    for siblings, done, place in [(0, 0, 0), *itertools.product([2], range(3), range(3))]:
+        bench = Bench()
+        batch = [call(bench.ok, seconds=seconds, id=name) for name, seconds in wanted.items()][:siblings]
+        batch.insert(place, call(bench.hang, id="hung"))
+        agent = Agent(ScriptedModel(calls(*batch)), tools=[bench.ok, bench.hang])
+        session = f"{siblings}.{done}.{place}"
+        result, request = await cut_and_go_on(disk, agent, how, after(done + 0.5), way, session)
+        finished = list(wanted)[:done]
+        expected = {name: "ok" if name in finished else "interrupted" for name in [*[*wanted][:siblings], "hung"]}
+        assert pairs(result.messages) == pairs(request.messages) == expected
+        assert roles(request.messages)[:3] == ["user", "assistant", "tool"]
 
 
 @tool(name="quick")
@@ -156,6 +204,41 @@ def test_at_whatever_step_it_was_cut_the_history_says_what_happened_and_takes_a_
     report = explore_cancellation(make, RunWorld.play, laws=laws, action=action).raise_for_findings()
     assert report.tried == report.met > 8
     assert "ok" in met
+    assert met & {"interrupted", "not_run"}
+
+
+@pytest.mark.parametrize("action", [CANCEL, ABORT(0), ABORT(0.3)], ids=lambda action: action.name)
+@pytest.mark.parametrize("names", [("slow",), ("quick", "slow", "slow")], ids="+".join)
+def test_at_whatever_step_a_session_was_cut_in_its_calls_it_can_be_resumed(
+    names: Sequence[str], action: Action
+) -> None:
+    """B02: same resumability in every case."""
+    batch = calls(*(call(name, id=f"{n}") for n, name in enumerate(names)))
+    met: set[str] = set()
+
+    def make() -> SessionWorld:
+        return SessionWorld(Agent(ScriptedModel(batch, "done"), tools=[_quick, _slow], store=MemoryStore()))
+
+    def it_can_be_resumed(trial: Trial[SessionWorld]) -> None:
+        world = trial.world
+        if not world.runs or world.runs[0].result.messages[-1].role == "assistant":
+            return  # an answer was the last that was said: there is nothing to answer
+        told = pairs(world.runs[0].result.messages)
+        store, model = MemoryStore(), ScriptedModel("Going on.", repeat_last=True)
+
+        async def resume() -> RunResult:
+            await store.append(SESSION, world.log, expected_head=0)
+            async with Agent(model, tools=[_quick, _slow], store=store).session(SESSION) as session:
+                return await session.resume()
+
+        result = trio.run(resume)
+        assert (result.stop_reason, result.text, result.error) == ("stop", "Going on.", None)
+        assert pairs(model.requests[0].messages) == told
+        met.update(told.values())
+
+    laws = [it_can_be_resumed, *RUN_LAWS]
+    report = explore_cancellation(make, SessionWorld.play, laws=laws, action=action).raise_for_findings()
+    assert report.tried == report.met > 8
     assert met & {"interrupted", "not_run"}
 
 
@@ -216,6 +299,103 @@ async def test_a_crash_after_each_repair_leaves_orphans_in_the_middle_that_are_a
         *(f"prompt {number}" for number in range(4)),
         "and now?",
     ]
+
+
+def talk(request: ModelRequest) -> Answer:
+    """A conversation that goes on from wherever the history has come to."""
+    done = {result.call_id for message in request.messages for result in message.results}
+    if "1" not in done:
+        return calls(call("ok", seconds=2, id="1"), call("ok", seconds=1, id="2"))
+    return say("done") if "3" in done else call("ok", id="3")
+
+
+async def in_a_session(disk: Disk, id: str, verb: str) -> tuple[Bench, RunResult]:
+    """Go on as ``verb`` says; what the tools did, and the result."""
+    bench = Bench()
+    with trio.fail_after(HANG):
+        async with (
+            disk.store() as store,
+            Agent(ScriptedModel(talk), tools=[bench.ok], store=store).session(id) as session,
+        ):
+            return bench, await (session.resume() if verb == "resume" else session.prompt(verb))
+
+
+@pytest.mark.parametrize("verb", ["and now?", "resume"])
+async def test_wherever_a_crash_has_cut_the_log_of_a_session_it_goes_on_and_nothing_runs_twice(
+    autojump_clock: MockClock, disk: Disk, verb: str
+) -> None:
+    """B03: crash after the append of the call and before its result; reopen; prompt, or resume."""
+    await in_a_session(disk, SESSION, "go")
+    facts = await disk.log()
+    met: set[str] = set()
+    for length in range(1, len(facts)):
+        left, id = facts[:length], f"crashed {length}"
+        await disk.crashed(left, id)
+        bench, result = await in_a_session(disk, id, verb)
+        assert (result.stop_reason, result.text) == ("stop", "done")
+        log = await disk.log(id)
+        assert texts(log[:length]) == texts(left)  # it is only ever appended to
+        asked = [c.id for f in left if isinstance(f, MessageEnd) for c in f.message.calls]
+        begun = {f.call_id for f in left if isinstance(f, ToolExecutionStart)}
+        ended = {f.result.call_id for f in left if isinstance(f, ToolExecutionEnd)}
+        assert not begun & set(bench.begun)
+        told = {f.result.call_id: f.result.status for f in log if isinstance(f, ToolExecutionEnd)}
+        otherwise = "ok" if verb == "resume" else "not_run"
+        assert {c: told[c] for c in asked} == {
+            c: "ok" if c in ended else "interrupted" if c in begun else otherwise for c in asked
+        }
+        met.update(told.values())
+        assert len({f.run_id for f in log if f.run_id}) == (1 if verb == "resume" else 2)
+    assert met == {"ok", "interrupted"} | ({"not_run"} if verb != "resume" else set())
+
+
+@pytest.mark.parametrize("way", ["prompted elsewhere", "resumed elsewhere"])
+async def test_a_session_that_crashed_again_and_again_has_orphans_at_every_depth_that_are_all_answered(
+    autojump_clock: MockClock, disk: Disk, way: str
+) -> None:
+    """B03: the orphan can sit in the middle of the history once the session continues."""
+    facts: list[Fact] = []
+    for number in range(4):
+        bench, id = Bench(), f"life {number}"
+        if facts:
+            await disk.crashed(facts, id)
+        model = ScriptedModel(call(bench.ok, id=f"c{number}"), f"answer {number}")
+        with trio.fail_after(HANG):
+            async with disk.store() as store, Agent(model, tools=[bench.ok], store=store).session(id) as session:
+                await session.prompt(f"prompt {number}")
+        model.verify()
+        facts = await disk.log(id)
+        (start,) = [f for f in facts if isinstance(f, ToolExecutionStart) and f.call_id == f"c{number}"]
+        facts = facts[: start.seq]  # the process ends here
+    await disk.crashed(facts, SESSION)
+    request = await reopening.go_on(disk, way)
+    expected = ["user", "assistant", "tool"] * 4
+    assert roles(request.messages) == [*expected, "user"][: 13 if way in PROMPTED else 12]
+    assert pairs(request.messages) == {f"c{number}": "interrupted" for number in range(4)}
+
+
+@pytest.mark.parametrize("verb", ["and now?", "resume"])
+async def test_the_same_log_of_a_session_is_always_repaired_in_the_same_way(
+    autojump_clock: MockClock, disk: Disk, verb: str
+) -> None:
+    """B03: deterministic."""
+    await in_a_session(disk, SESSION, "go")
+    facts = await disk.log()
+    for length in range(1, len(facts)):
+        written: list[list[str]] = []
+        for life in range(2):
+            id, count, bench = f"{life} {length}", itertools.count(), Bench()
+            await disk.crashed(facts[:length], id)
+            ids = lambda count=count: f"id{next(count)}"  # noqa: E731  # one a life
+            with trio.fail_after(HANG):
+                async with disk.store() as store:
+                    agent = Agent(ScriptedModel(talk), tools=[bench.ok], store=store, ids=ids)
+                    began = trio.current_time()
+                    async with agent.session(id) as session:
+                        await (session.resume() if verb == "resume" else session.prompt(verb))
+            told = [json.loads(text) for text in texts((await disk.log(id))[length:])]
+            written.append([json.dumps({**each, "time": each["time"] - began}) for each in told])
+        assert written[0] == written[1]
 
 
 async def test_the_same_log_is_always_repaired_in_the_same_way(autojump_clock: MockClock) -> None:
@@ -310,14 +490,8 @@ class Denies(Middleware):
         return Block("not today") if call.call.id == "denied" else None
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("how", HOWS)
-async def test_what_was_killed_while_it_ran_is_not_told_as_refused_or_never_run(
-    autojump_clock: MockClock, how: str, way: str
-) -> None:
-    """B05: the tool writes a marker, then hangs; abort.  Both the text and a machine field say what happened."""
-    bench = Bench()
-    markers: list[str] = []
+def all_outcomes(bench: Bench, markers: list[str]) -> Agent:
+    """Its calls are named for what has become of them after two seconds."""
 
     @tool
     async def mark(context: ToolContext) -> None:
@@ -331,23 +505,85 @@ async def test_what_was_killed_while_it_ran_is_not_told_as_refused_or_never_run(
     alone = tool(name="alone", exclusive=True)(bench.ok.handler)
     wanted = {"ok": bench.ok, "error": bench.boom, "denied": mark, "timed_out": never, "interrupted": mark}
     batch = calls(*(call(t, id=status) for status, t in wanted.items()), call(alone, id="not_run"))
-    scene = Scene(
-        Agent(
-            ScriptedModel(batch),
-            tools=[bench.ok, bench.boom, mark, never, alone],
-            middleware=[Denies()],
-            store=store_for(way),
-        )
-    )
+    tools = [bench.ok, bench.boom, mark, never, alone]
+    return Agent(ScriptedModel(batch, "Going on."), tools=tools, middleware=[Denies()])
+
+
+def check_what_is_told(request: ModelRequest, expected: dict[str, str]) -> None:
+    """Both the machine field and the text that a model reads say what became of each call."""
+    assert pairs(request.messages) == expected
+    body = json.loads(OpenAIChatWire().request(request, "m").body)
+    told = {m["tool_call_id"]: m["content"] for m in body["messages"] if m["role"] == "tool"}
+    assert list(told) == list(expected)
+    for call_id, status in expected.items():
+        assert all(word in told[call_id] for word in SAYS[status]), told[call_id]
+        assert ("not run" in told[call_id]) == (status in ("denied", "not_run"))
+        assert ("unknown" in told[call_id]) == (status in ("timed_out", "interrupted"))
+
+
+EACH = {status: status for status in SAYS}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("how", HOWS)
+async def test_what_was_killed_while_it_ran_is_not_told_as_refused_or_never_run(
+    autojump_clock: MockClock, how: str, way: str
+) -> None:
+    """B05: the tool writes a marker, then hangs; abort.  Both the text and a machine field say what happened."""
+    bench = Bench()
+    markers: list[str] = []
+    scene = Scene(all_outcomes(bench, markers).replace(store=store_for(way)))
     await cut(scene, how, after(2))
     assert markers == ["interrupted"]
     assert sorted(bench.begun) == ["error", "ok"]
-    request = await go_on(scene, way)
-    assert pairs(request.messages) == {status: status for status in SAYS}  # the machine field
-    body = json.loads(OpenAIChatWire().request(request, "m").body)
-    told = {m["tool_call_id"]: m["content"] for m in body["messages"] if m["role"] == "tool"}  # what a model reads
-    assert list(told) == list(SAYS)
-    for status, words in SAYS.items():
-        assert all(word in told[status] for word in words), told[status]
-    assert {status for status, text in told.items() if "not run" in text} == {"denied", "not_run"}
-    assert {status for status, text in told.items() if "unknown" in text} == {"timed_out", "interrupted"}
+    check_what_is_told(await go_on(scene, way), EACH)
+
+
+@pytest.mark.parametrize("way", reopening.WAYS)
+@pytest.mark.parametrize("how", ["abort now", "cancel the caller", "leave the session"])
+async def test_what_was_killed_in_a_session_is_told_as_what_it_was_whoever_goes_on(
+    autojump_clock: MockClock, disk: Disk, how: str, way: str
+) -> None:
+    """B05: the same in a session."""
+    markers: list[str] = []
+    _, request = await cut_and_go_on(disk, all_outcomes(Bench(), markers), how, after(2), way)
+    assert markers == ["interrupted"]
+    check_what_is_told(request, EACH)
+
+
+@pytest.mark.parametrize("verb", ["and now?", "resume"])
+async def test_what_a_crash_has_killed_is_told_as_what_it_was(autojump_clock: MockClock, disk: Disk, verb: str) -> None:
+    """B05: killed with its process.  What had not started is run by a resume, and the rest is not run again."""
+    facts: list[Fact] = []
+
+    async def look(event: Event) -> None:
+        """Somebody looks, so that everything is written as soon as it has happened."""
+
+    async def crash() -> None:
+        await trio.sleep(2)
+        facts.extend(await disk.facts())
+
+    lives = [(Bench(), list[str]()) for _ in range(2)]
+    for life, (bench, markers) in enumerate(lives):
+        agent = all_outcomes(bench, markers)
+        if life:
+            agent = agent.replace(model=ScriptedModel("Going on."))
+            await disk.crashed(facts, "crashed")
+        with trio.fail_after(HANG):
+            async with disk.store() as store:
+                async with agent.replace(store=store).session("crashed" if life else SESSION) as session:
+                    if life:
+                        await (session.resume() if verb == "resume" else session.prompt(verb))
+                        continue
+                    session.subscribe(look)
+                    async with session.run("go") as run, trio.open_nursery() as nursery:
+                        nursery.start_soon(crash)
+                        await trio.sleep(3)
+                        nursery.cancel_scope.cancel()
+                        run.abort(0)
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    model.verify()
+    check_what_is_told(model.requests[0], EACH | ({"not_run": "ok"} if verb == "resume" else {}))
+    assert lives[0][1] == ["interrupted"]
+    assert (lives[1][0].begun, lives[1][1]) == (["not_run"] if verb == "resume" else [], [])

@@ -254,7 +254,9 @@ def shields_without_deadline(tree: ast.AST) -> Iterator[ast.AST]:
 
 BOUNDED_OTHERWISE = {
     "_kernel/_announcer.py": 1,  # inside it each listener has a scope of its own, which gets the settle deadline
+    "_kernel/_journal.py": 1,  # inside it each commit has a scope of its own, which gets the settle deadline
     "_session.py": 1,  # waits for a run that was cut, as the nursery around it does
+    "cli/_kill.py": 1,  # waits for a process that was killed
     "tools/_threads.py": 1,  # gets its deadline in the moment of the cut
 }
 

@@ -414,12 +414,12 @@ async def test_the_same_answer_may_be_given_again_and_another_one_not(autojump_c
             await session.resume({"a": Allow()})
             before = await log_of(store)
             for other in (Deny(), Deny("no"), "yes"):
-                with pytest.raises(InvalidAnswer, match="call 'a' was answered before, with allow"):
+                with pytest.raises(InvalidAnswer, match="call 'a' was answered before, by allow"):
                     await session.resume({"a": other, "c": Allow()})
             assert await log_of(store) == before
             result = await session.resume({"a": Allow(), "c": Deny("no")})
             assert statuses(result.messages) == {"a": "ok", "b": "ok", "c": "denied"}
-            with pytest.raises(InvalidAnswer, match="with deny 'no'"):
+            with pytest.raises(InvalidAnswer, match="by deny; got another answer"):
                 await session.resume({"c": Deny("other")})
             with pytest.raises(NotResumable, match="ended by itself"):
                 await session.resume({"a": Allow(), "c": Deny("no")})
@@ -432,10 +432,10 @@ async def test_the_same_answer_may_be_given_again_and_another_one_not(autojump_c
         ({"b": Allow()}, "nobody asked about call 'b'; waiting for an answer: 'a', 'c'"),
         ({"nobody": Allow()}, "nobody asked about call 'nobody'"),
         ({"a": Allow(), "nobody": Allow()}, "nobody asked about call 'nobody'"),
-        ({"a": "yes"}, "call 'a' waits for a permission; expected Allow or Deny, got 'yes'"),
-        ({"a": True}, "call 'a' waits for a permission; expected Allow or Deny, got True"),
-        ({"a": None}, "call 'a' waits for a permission; expected Allow or Deny, got None"),
-        ({"a": Suspend()}, "call 'a' waits for a permission; expected Allow or Deny, got Suspend()"),
+        ({"a": "yes"}, "call 'a' waits for a permission; expected Allow or Deny, got a str"),
+        ({"a": True}, "call 'a' waits for a permission; expected Allow or Deny, got a bool"),
+        ({"a": None}, "call 'a' waits for a permission; expected Allow or Deny, got a NoneType"),
+        ({"a": Suspend()}, "call 'a' waits for a permission; expected Allow or Deny, got a Suspend"),
         ({"a": Allow}, "call 'a' waits for a permission"),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from trio_agent import (
     Agent,
@@ -50,11 +51,14 @@ async def cut_behind(store: MemoryStore, log: Sequence[Fact]) -> MemoryStore:
 
 
 @pytest.mark.parametrize("kind", ["steer", "follow_up"])
-async def test_a_message_whose_turn_was_cut_in_its_opening_is_delivered_in_that_turn(kind: str) -> None:
+async def test_a_message_whose_turn_was_cut_in_its_opening_is_delivered_in_that_turn(
+    autojump_clock: MockClock, kind: str
+) -> None:
     store = MemoryStore()
     with trio.fail_after(5):
-        async with Agent(ScriptedModel(say("One."), say("Two.")), store=store).session("s") as session:
+        async with Agent(ScriptedModel(say("One.", delay=1), say("Two.")), store=store).session("s") as session:
             async with session.run("go") as run:
+                await trio.sleep(0.5)  # while the model writes its last answer
                 await (run.steer("more") if kind == "steer" else run.follow_up("more"))
                 await run.wait()
         log = await log_of(store)

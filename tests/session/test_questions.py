@@ -381,7 +381,7 @@ async def test_the_same_text_may_be_given_again_and_another_one_not(autojump_clo
         async with an_agent(Desk(), answer, say("Ah."), input=suspend).session() as session:
             await session.prompt("go")
             await session.resume({"a": "A"})
-            with pytest.raises(InvalidAnswer, match="call 'a' was answered before, with text 'A'"):
+            with pytest.raises(InvalidAnswer, match="call 'a' was answered before, by a text"):
                 await session.resume({"a": "other", "b": "B"})
             result = await session.resume({"a": "A", "b": "B"})
     assert texts(result) == {"a": "A", "b": "B"}

@@ -63,11 +63,16 @@ def results_of(story: Story) -> list[ToolResult]:
     return [end.result for end in sorted(ends, key=lambda end: end.index)]
 
 
-def answer_and_end(story: Story) -> None:
-    story.begin_turn()
+def answer(story: Story) -> None:
+    """The rest of a run whose turn has begun."""
     story.answer()
     story.end_turn()
     story.end()
+
+
+def answer_and_end(story: Story) -> None:
+    story.begin_turn()
+    answer(story)
 
 
 def a_suspension_and_its_resumption(story: Story) -> None:
@@ -160,13 +165,19 @@ def a_resumption_that_is_aborted_at_once(story: Story) -> None:
     story.end()
 
 
-def a_started_call_is_cut_by_the_abort_of_a_resumption(story: Story) -> None:
-    calls = begin(story, 2)
+def all_wait(story: Story, count: int) -> tuple[ToolCall, ...]:
+    """A suspended run whose calls have all started, and wait for an answer."""
+    calls = begin(story, count)
     for index, call in enumerate(calls):
         story.start(call, index, "pure")
         story.ask(call, index)
         story.reply(call, index, None)
     story.end_suspended()
+    return calls
+
+
+def a_resumption_that_an_error_ends_at_once(story: Story) -> None:
+    calls = all_wait(story, 2)
     story.resume()
     story.begin_turn()
     for index, call in enumerate(calls):
@@ -177,19 +188,28 @@ def a_started_call_is_cut_by_the_abort_of_a_resumption(story: Story) -> None:
     story.end()
 
 
-def a_started_call_that_is_refused_when_it_is_prepared_again(story: Story) -> None:
-    calls = begin(story, 2)
-    for index, call in enumerate(calls):
-        story.start(call, index, "pure")
-        story.ask(call, index)
-        story.reply(call, index, None)
-    story.end_suspended()
+def started_calls_that_are_refused_when_they_are_prepared_again(story: Story) -> None:
+    calls = all_wait(story, 3)
     story.resume()
     story.begin_turn()
     story.announce(calls)
     story.finish(calls[0], 0, "interrupted")
-    story.start(calls[1], 1, "pure", turn=1)
-    story.finish(calls[1], 1)
+    story.finish(calls[1], 1, "interrupted")
+    story.start(calls[2], 2, "pure", turn=1)
+    story.finish(calls[2], 2)
+    story.pairs(results_of(story))
+    story.end_turn()
+    story.end()
+
+
+def a_resumption_that_is_aborted_while_a_call_runs(story: Story) -> None:
+    calls = all_wait(story, 2)
+    story.resume()
+    story.begin_turn()
+    story.announce(calls)
+    story.start(calls[0], 0, "pure", turn=1)
+    story.finish(calls[0], 0)
+    story.finish(calls[1], 1, "interrupted")
     story.pairs(results_of(story))
     story.end_turn()
     story.end()
@@ -301,8 +321,9 @@ SESSIONS = (
     suspended_again_and_again,
     a_resumption_that_is_cut_before_its_turn,
     a_resumption_that_is_aborted_at_once,
-    a_started_call_is_cut_by_the_abort_of_a_resumption,
-    a_started_call_that_is_refused_when_it_is_prepared_again,
+    a_resumption_that_an_error_ends_at_once,
+    started_calls_that_are_refused_when_they_are_prepared_again,
+    a_resumption_that_is_aborted_while_a_call_runs,
     a_prompt_after_a_suspension,
     a_rewind_after_a_suspension,
     an_error_behind_the_suspended_turn,
@@ -496,6 +517,43 @@ def in_a_resumption(story: Story) -> None:
     answer_and_end(story)
 
 
+def before_the_first_turn_of_a_resumption(story: Story) -> None:
+    (call, _) = suspended(story)
+    story.resume(ApprovalResolved(call.id, 0, "allow"))
+    story.go_on()
+    story.begin_turn()
+    story.announce([call])
+    story.start(call, 0)
+    story.finish(call, 0)
+    story.pairs(results_of(story))
+    story.end_turn()
+    story.end()
+
+
+def before_a_turn_that_begins_with_messages(story: Story) -> None:
+    story.begin()
+    story.go_on()
+    story.begin_turn(2)
+    answer(story)
+
+
+def before_a_turn_that_an_error_ends(story: Story) -> None:
+    story.begin()
+    story.go_on()
+    story.begin_turn()
+    story.error_pair()
+    story.end_turn()
+    story.end()
+
+
+def before_a_turn_that_an_abort_ends(story: Story) -> None:
+    story.begin()
+    story.go_on()
+    story.begin_turn()
+    story.end_turn()
+    story.end()
+
+
 def one_after_the_other(story: Story) -> None:
     calls = begin(story, 2)
     story.start(calls[0], 0, "idempotent")
@@ -544,6 +602,10 @@ CRASHES = (
     before_the_end_of_a_suspended_turn,
     in_the_opening_of_a_turn,
     in_a_resumption,
+    before_the_first_turn_of_a_resumption,
+    before_a_turn_that_begins_with_messages,
+    before_a_turn_that_an_error_ends,
+    before_a_turn_that_an_abort_ends,
     one_after_the_other,
     an_abort_before_the_crash,
 )

@@ -19,7 +19,7 @@ CANCELLED: Final = "cancel:after:40"
 """Cut while the first calls run."""
 
 F = TypeVar("F", bound=Stamped)
-Tamper = Callable[[Trial[RunWorld]], object]
+Tamper = Callable[[Trial[Any]], object]  # Any: of a run, or of a session
 
 
 @tool
@@ -101,9 +101,9 @@ def volatile() -> RunWorld:
     return make(store=None)
 
 
-def played(token: str = "untouched", world: Callable[[], RunWorld] = make) -> Trial[RunWorld]:
+def played(token: str = "untouched", world: Callable[[], Any] = make) -> Trial[Any]:
     """One trial of it."""
-    return replay(token, world, RunWorld.play)
+    return replay(token, world, type(world()).play)
 
 
 # ------------------------------------------------------------------------------------- tampering
@@ -116,7 +116,7 @@ def changed(fact: F, **changes: Any) -> F:
     return other
 
 
-def log_of(trial: Trial[RunWorld]) -> list[Fact]:
+def log_of(trial: Trial[Any]) -> list[Fact]:
     """The log, to be written in."""
     assert trial.world.store is not None
     return trial.world.store.facts[trial.world.session]
@@ -125,7 +125,7 @@ def log_of(trial: Trial[RunWorld]) -> list[Fact]:
 def rewrite(kind: type[Any], which: int = 0, **changes: Any) -> Tamper:
     """Change one fact of the log."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         log = log_of(trial)
         number = [number for number, fact in enumerate(log) if isinstance(fact, kind)][which]
         log[number] = changed(log[number], **changes)
@@ -136,7 +136,7 @@ def rewrite(kind: type[Any], which: int = 0, **changes: Any) -> Tamper:
 def drop(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
     """Take one fact out of the log, or one event out of what was shown."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         told: list[Any] = trial.world.runs[0].events if shown else log_of(trial)
         del told[[number for number, each in enumerate(told) if isinstance(each, kind)][which]]
 
@@ -146,7 +146,7 @@ def drop(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
 def double(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
     """Tell one thing twice."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         told: list[Any] = trial.world.runs[0].events if shown else log_of(trial)
         number = [number for number, each in enumerate(told) if isinstance(each, kind)][which]
         told.insert(number, told[number])
@@ -157,7 +157,7 @@ def double(kind: type[Any], which: int = 0, *, shown: bool = False) -> Tamper:
 def result(**changes: Any) -> Tamper:
     """Change the result of the run."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         trial.world.runs[0].ended = attrs.evolve(trial.world.result, **changes)
 
     return tamper
@@ -166,7 +166,7 @@ def result(**changes: Any) -> Tamper:
 def messages(change: Callable[[list[Message]], object]) -> Tamper:
     """Change the messages of the result."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         found = list(trial.world.result.messages)
         change(found)
         result(messages=tuple(found))(trial)
@@ -193,7 +193,7 @@ def on(change: Callable[[RunWorld], object]) -> Tamper:
 def swap(kind: type[Any], one: int, other: int) -> Tamper:
     """Exchange two facts of the log."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         log = log_of(trial)
         a, b = ([n for n, fact in enumerate(log) if isinstance(fact, kind)][which] for which in (one, other))
         log[a], log[b] = log[b], log[a]
@@ -204,7 +204,7 @@ def swap(kind: type[Any], one: int, other: int) -> Tamper:
 def show(make_event: Callable[[], Any], place: int = -1) -> Tamper:
     """Show one event more; by default before the last."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         event, events = make_event(), trial.world.runs[0].events
         stamp(event, events[-1].seq, events[-1].time, events[-1].place)
         events.insert(place, event)
@@ -215,7 +215,7 @@ def show(make_event: Callable[[], Any], place: int = -1) -> Tamper:
 def write(make_fact: Callable[[Any], Any], kind: type[Any]) -> Tamper:
     """Write one fact more, with the stamp of the first of a kind, and behind it."""
 
-    def tamper(trial: Trial[RunWorld]) -> None:
+    def tamper(trial: Trial[Any]) -> None:
         log = log_of(trial)
         number = next(number for number, fact in enumerate(log) if isinstance(fact, kind))
         model = log[number]
@@ -234,4 +234,4 @@ class Case:
     complaint: str
     tamper: Tamper
     token: str = UNTOUCHED
-    world: Callable[[], RunWorld] = make
+    world: Callable[[], Any] = make

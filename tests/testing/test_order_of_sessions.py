@@ -57,13 +57,21 @@ from tests.testing.broken_orders import (
     suspended_with_results_told,
     suspended_without_calls,
 )
-from tests.testing.session_stories import SESSIONS, Tell, a_prompt_after_a_suspension, log_of, told
-from tests.testing.stories import stamped
+from tests.testing.session_stories import (
+    SESSIONS,
+    Tell,
+    a_prompt_after_a_suspension,
+    answer_and_end,
+    log_of,
+    told,
+)
+from tests.testing.stories import Story, stamped
 from trio_agent._events import Event
 from trio_agent._facts import (
     AgentEnd,
     AgentStart,
     Custom,
+    Rewind,
     ToolExecutionEnd,
 )
 from trio_agent.testing import check_order
@@ -211,6 +219,15 @@ def test_a_broken_rule_of_a_log_is_named(tell: Tell, words: str) -> None:
     with pytest.raises(AssertionError) as caught:
         check_order(stamped(log_of(told(tell))), session=True, facts_only=True)
     assert words in str(caught.value)
+
+
+def test_an_observer_of_a_session_that_has_a_log_may_see_a_rewind_first() -> None:
+    story = Story()
+    story.add(Rewind(7))
+    story.begin()
+    answer_and_end(story)
+    check_order(stamped(story.events, seq=10), session=True)
+    check_order(stamped(log_of(story.events), seq=10), session=True, facts_only=True)
 
 
 def test_ends_between_runs_are_shown_to_nobody() -> None:

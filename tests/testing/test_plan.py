@@ -37,10 +37,12 @@ def plans(draw: st.DrawFn) -> tuple[Plan, list[Action]]:
     # A name that means something to `parse` is what the caller says it is.
     which = st.one_of(actions, st.sampled_from(own)) if own else actions
     cuts = draw(st.lists(st.builds(Cut, which, whens, counts), max_size=3))
+    crash = draw(st.none() | st.integers(0, 1_000))
     plan = Plan(
         cuts=tuple(cuts),
         fault=draw(faults),
-        crash=draw(st.none() | st.integers(0, 1_000)),
+        crash=crash,
+        resume=crash is not None and draw(st.booleans()),
         jitter=draw(st.booleans()),
         seed=draw(st.integers(0, 2**40)),
         without=tuple(draw(st.lists(names(",/"), max_size=3))),
@@ -83,6 +85,7 @@ def test_tokens_are_short_and_say_what_is_done() -> None:
     assert Plan((Cut(INTERRUPT, "after", 1),), crash=0, jitter=True).token == (
         "interrupt:after:1+crash:0+jitter,seed=0"
     )
+    assert Plan(crash=7, resume=True).token == "crash:7:resume,seed=0"
 
 
 def test_a_token_needs_no_seed() -> None:
@@ -112,6 +115,7 @@ def test_the_names_of_aborts_are_plain_numbers() -> None:
         ("cancel:after:-1", "got 'cancel:after:-1'"),
         ("cancel:after:2+", "got '' in the token 'cancel:after:2+'"),
         ("crash:-1", "got 'crash:-1'"),
+        ("crash:1:again", "got 'crash:1:again'"),
         ("explode:after:2", "no action is called 'explode'; there are cancel, interrupt, mine and abort(<seconds>)"),
         ("abort(soon):after:2", "no action is called 'abort(soon)'"),
         ("abort(1.2.3):after:2", "no action is called 'abort(1.2.3)'"),

@@ -9,6 +9,8 @@ import pytest
 
 from tests.testing.broken_courses import CASES as COURSES
 from tests.testing.broken_records import CASES as RECORDS
+from tests.testing.broken_sessions import CASES as SESSIONS
+from tests.testing.conversed import conversed, left_suspended
 from tests.testing.tampered import ABORTED, CANCELLED, UNTOUCHED, Case, make, played, volatile
 from trio_agent import ToolExecutionStart
 from trio_agent.testing import (
@@ -19,6 +21,7 @@ from trio_agent.testing import (
     LAWS,
     RECORD_LAWS,
     RUN_LAWS,
+    SESSION_LAWS,
     Action,
     RunWorld,
     explore_cancellation,
@@ -26,7 +29,7 @@ from trio_agent.testing import (
 )
 from trio_agent.testing._findings import sentence_of
 
-CASES = [*COURSES, *RECORDS]
+CASES = [*COURSES, *RECORDS, *SESSIONS]
 BY_NAME = {law.__name__: law for law in CRASH_LAWS}
 
 
@@ -54,6 +57,25 @@ def test_a_clean_run_convicts_nobody(token: str, world: Any) -> None:
         law(trial)
 
 
+@pytest.mark.parametrize("world", [conversed, left_suspended])
+@pytest.mark.parametrize(
+    "token", [UNTOUCHED, "abort(0):before:25", "cancel:after:40", "abort(inf):before:30", "interrupt:before:40"]
+)
+def test_a_clean_session_convicts_nobody(token: str, world: Any) -> None:
+    trial = played(token, world)
+    for law in CRASH_LAWS:
+        law(trial)
+
+
+@pytest.mark.parametrize("by", ["", ":resume"])
+@pytest.mark.parametrize("kept", range(0, 37, 3))
+def test_a_clean_recovery_of_a_session_convicts_nobody(kept: int, by: str) -> None:
+    trial = played(f"crash:{kept}{by}", conversed)
+    assert len(trial.world.survived) == kept
+    for law in CRASH_LAWS:
+        law(trial)
+
+
 @pytest.mark.parametrize("kept", range(0, 38, 4))
 def test_a_clean_recovery_convicts_nobody(kept: int) -> None:
     trial = played(f"crash:{kept}")
@@ -72,7 +94,7 @@ def test_each_law_has_a_name_and_a_sentence_of_its_own() -> None:
 
 
 def test_the_laws_of_a_run_are_those_of_any_function_and_its_own() -> None:
-    assert (*LAWS, *COURSE_LAWS, *RECORD_LAWS) == RUN_LAWS
+    assert (*LAWS, *COURSE_LAWS, *SESSION_LAWS, *RECORD_LAWS) == RUN_LAWS
     assert CRASH_LAWS[-len(RUN_LAWS) :] == RUN_LAWS
     assert RUN_LAWS[-1].__name__ == "the_next_prompt_works", "it goes on with the session"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -91,6 +92,23 @@ async def test_the_time_in_which_nothing_was_out_there_is_known(autojump_clock: 
     assert seams.idle_between(7, 9) == 1
     assert seams.idle_between(8, 10) == 0
     assert seams.idle_between(11, 12) == 1, "it is idle still"
+
+
+async def test_a_wait_for_somebody_is_time_that_could_be_spared(autojump_clock: trio.testing.MockClock) -> None:
+    seams = Seams()
+    with trio.fail_after(100):
+        await seams.cross("a", answer)  # 0 to 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(seams.cross, "somebody", answer, waiting=True))  # 1 to 2
+            await trio.testing.wait_all_tasks_blocked()
+            assert seams.in_flight == {"a": 0, "somebody": 1}
+        assert seams.idle_between(0, 2) == 1
+        async with trio.open_nursery() as nursery:  # 2 to 3
+            nursery.start_soon(partial(seams.cross, "somebody", answer, waiting=True))
+            nursery.start_soon(seams.cross, "a", answer)
+    assert trio.current_time() == 3
+    assert seams.idle_between(0, 3) == 1, "while something else is done, nothing is spared"
+    assert seams.crossings == {"a": 2, "somebody": 2}
 
 
 # -------------------------------------------------------------------------------------------- faults

@@ -13,7 +13,7 @@ from typing import Any, Literal, assert_never, assert_type
 import trio
 
 import trio_agent
-from trio_agent import codecs, providers, testing, tools, wires
+from trio_agent import codecs, permissions, providers, sessions, testing, tools, wires
 
 # ------------------------------------------------------------------------------------- the everyday
 
@@ -93,6 +93,82 @@ async def listen(event: trio_agent.Event) -> None:
 LISTENER: trio_agent.Listener = listen
 
 
+# ----------------------------------------------------------------------------------------- sessions
+
+
+@trio_agent.tool(effect="idempotent", requires_approval=True)
+async def order(item: str, context: trio_agent.ToolContext) -> str:
+    """Order something."""
+    return await context.ask(f"Which {item}?")
+
+
+async def ask_a_person(request: trio_agent.ApprovalRequest) -> trio_agent.Allow | trio_agent.Deny | trio_agent.Suspend:
+    if request.input.get("item") == "tea":
+        return trio_agent.Allow()
+    return trio_agent.Deny("only tea") if request.reason else trio_agent.Suspend()
+
+
+async def choose(request: trio_agent.InputRequest) -> str | trio_agent.Suspend:
+    return "green" if request.number == 1 else trio_agent.Suspend()
+
+
+APPROVAL: trio_agent.ApprovalHandler = ask_a_person
+INPUT: trio_agent.InputHandler = choose
+
+
+async def keep_sessions(model: trio_agent.ModelProvider) -> None:
+    async with sessions.SQLiteStore("agent.db", durability="process") as store:
+        agent = trio_agent.Agent(
+            model, tools=[order], store=store, approval=ask_a_person, input=permissions.suspend, log_stream=True
+        )
+        on_busy: trio_agent.OnBusy = "queue"
+        async with agent.session("s", on_busy=on_busy) as session:
+            assert_type(session, trio_agent.Session)
+            await live(session)
+        listed: Sequence[trio_agent.SessionInfo] = await store.list()
+        print([(info.session, info.head, info.updated) for info in listed])
+
+
+async def live(session: trio_agent.Session) -> None:
+    assert_type(session.subscribe(listen, kinds=["agent_resume"]), Callable[[], None])
+    result = await session.prompt("Order tea.")
+    answers: dict[str, trio_agent.Answer] = {}
+    for request in result.pending:
+        assert_type(request, trio_agent.Request)
+        answers[request.call_id] = trio_agent.Allow() if isinstance(request, trio_agent.ApprovalRequest) else "green"
+    assert_type(await session.resume(answers), trio_agent.RunResult)
+    async with session.run("And now?", max_turns=3) as run:
+        await session.steer("Be quick.", interrupt=True)
+        await session.follow_up("Thank you.")
+        session.abort(grace=5, reason="enough")
+        assert_type(session.cancel_call("c1"), bool)
+        assert_type(run, trio_agent.Run)
+    async with session.resume_run() as run:
+        await run.wait()
+    await session.wait_for_idle()
+    await session.configure(tools=[price, order], system=None, reasoning="high")
+    state: trio_agent.SessionState = session.state
+    assert_type(state.streaming_message, trio_agent.Message | None)
+    assert_type(session.history(), Sequence[trio_agent.Message])
+    await session.rewind(0)
+    assert_type(await session.fork(), str)
+
+
+def verdict_of(event: trio_agent.ApprovalResolved) -> trio_agent.Verdict:
+    return event.verdict
+
+
+def stores(folder: str) -> list[trio_agent.SessionStore]:
+    def torn(tail: sessions.TornTail) -> None:
+        print(tail.session, tail.line, tail.kept)
+
+    return [sessions.MemoryStore(), sessions.JSONLStore(folder, on_torn_tail=torn), sessions.SQLiteStore(folder)]
+
+
+GATE: trio_agent.Middleware = permissions.Gate(permissions.TerminalApproval())
+TERMINAL: trio_agent.InputHandler = permissions.TerminalInput()
+
+
 # ----------------------------------------------------------------------------------------- messages
 
 
@@ -126,12 +202,20 @@ def say_what_an_event_means(event: trio_agent.Event) -> object:
     match event:
         case (
             trio_agent.AgentStart()
+            | trio_agent.AgentResume()
             | trio_agent.TurnStart()
             | trio_agent.ModelCallFailed()
             | trio_agent.ModelCallEnd()
             | trio_agent.MessageEnd()
+            | trio_agent.MessageDraft()
             | trio_agent.ToolExecutionStart()
             | trio_agent.ToolExecutionEnd()
+            | trio_agent.ApprovalRequest()
+            | trio_agent.ApprovalResolved()
+            | trio_agent.InputRequest()
+            | trio_agent.InputResolved()
+            | trio_agent.ConfigChange()
+            | trio_agent.Rewind()
             | trio_agent.Custom()
             | trio_agent.MessageQueued()
             | trio_agent.MessageDelivered()
@@ -195,6 +279,10 @@ def name_of(error: trio_agent.AgentError) -> trio_agent.ErrorCode:
             assert_type(error.retry_after, float | None)
         case trio_agent.SessionConflict() | trio_agent.SessionCorrupt() | trio_agent.StoreFailed():
             pass
+        case trio_agent.SessionBusy() | trio_agent.SessionClosed():
+            pass
+        case trio_agent.NotResumable() | trio_agent.InvalidAnswer():
+            pass
         case trio_agent.ConfigError() | trio_agent.RequestError() | trio_agent.OutputError():
             pass
         case trio_agent.ToolFailed() | trio_agent.HookFailed() | trio_agent.ListenerFailed():
@@ -226,8 +314,12 @@ class Everything(trio_agent.Middleware):
 
     async def before_tool_call(
         self, ctx: trio_agent.HookContext, call: trio_agent.PreparedCall
-    ) -> trio_agent.Block | trio_agent.Replace | None:
+    ) -> trio_agent.Block | trio_agent.Replace | trio_agent.Suspend | None:
         effect: trio_agent.Effect = call.effect
+        if call.requires_approval:
+            answer = await ctx.approval(call, ask_a_person, "it costs something")
+            assert_type(answer, trio_agent.Allow | trio_agent.Deny | trio_agent.Suspend)
+            return answer if isinstance(answer, trio_agent.Suspend) else None
         return trio_agent.Block("no") if effect == "once" else trio_agent.Replace({})
 
     async def wrap_tool_call(
@@ -427,6 +519,37 @@ def explore_an_agent() -> None:
     )
     crashed = testing.explore_crashes(make, laws=testing.CRASH_LAWS, after="abort(5):after:3")
     assert_type(crashed, testing.Report[testing.RunWorld])
+
+
+async def converse(world: testing.SessionWorld) -> None:
+    result = await world.prompt("Order tea.", lambda run: run.steer("Quick."))
+    await world.resume({request.call_id: trio_agent.Allow() for request in result.pending})
+    await world.fork(3)
+    assert_type(world.opened, trio_agent.Session)
+
+
+def nobody_was_asked_twice(trial: testing.Trial[testing.AgentWorld]) -> None:
+    world = trial.world
+    asked: list[testing.Asked] = world.asked
+    runs: list[testing.Played] = world.runs
+    met: list[testing.Met] = world.met
+    assert len(asked) < 2 or not runs or not met
+
+
+def explore_a_session() -> None:
+    people = testing.ScriptedApproval(trio_agent.Allow(), testing.Delayed(5, trio_agent.Suspend()))
+    agent = trio_agent.Agent(
+        testing.ScriptedModel("Yes."), tools=[order], approval=people, input=testing.ScriptedInput("green")
+    )
+
+    def make() -> testing.SessionWorld:
+        return testing.SessionWorld(agent, converse, on_busy="queue")
+
+    laws: list[testing.Law[testing.AgentWorld]] = [*testing.SESSION_LAWS, nobody_was_asked_twice]
+    explored = testing.explore_cancellation(make, testing.SessionWorld.play, laws=laws)
+    assert_type(explored, testing.Report[testing.SessionWorld])
+    forks: list[testing.Forked] = make().forks
+    print(forks)
 
 
 def keep_contracts(store: Callable[[], trio_agent.SessionStore]) -> None:

@@ -171,4 +171,6 @@ def _due(state: State) -> tuple[str, ...]:
 
 def _was_cut_in_its_opening(state: State) -> bool:
     """Whether the open turn was opened for messages that wait, and none of them is in it."""
-    return not _must_go_on(state) and bool(_due(state)) and state.transcript[-1].role == "assistant"
+    if _must_go_on(state) or not _due(state):
+        return False
+    return len(state.transcript) > 0 and state.transcript[-1].role == "assistant"

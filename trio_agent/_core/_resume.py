@@ -11,7 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from .._errors import InvalidAnswer, NotResumable
-from .._facts import ApprovalRequest, ApprovalResolved, InputResolved, Request
+from .._facts import ApprovalRequest, ApprovalResolved, InputRequest, InputResolved, Request
 from .._ports import Allow, Deny
 from ._state import State
 
@@ -51,7 +51,7 @@ def resumption(state: State, answers: Mapping[str, Answer], *, somebody_to_ask: 
     facts = tuple(
         _resolved(requests.get(call_id), call_id, answer)
         for call_id, answer in answers.items()
-        if call_id in requests or not _was_given(state, call_id, answer)
+        if not _is_repeated(state, requests.get(call_id), call_id, answer)
     )
     if state.run_id is not None and not _is_suspended(state):
         return Resumption(True, answers=facts)
@@ -81,6 +81,14 @@ def _check_there_is_more(state: State) -> None:
         raise NotResumable(f"{why}the history ends with an answer, so a model has nothing to answer; prompt() goes on")
 
 
+def _is_repeated(state: State, request: Request | None, call_id: str, answer: Answer) -> bool:
+    """Whether it was given before: to a call that waits for nothing, or waits for an answer of the other kind now."""
+    if request is None:
+        return _was_given(state, call_id, answer)
+    fits = isinstance(request, InputRequest) == isinstance(answer, str)
+    return not fits and state.answered.get(call_id) == _told(answer)
+
+
 def _was_given(state: State, call_id: str, answer: Answer) -> bool:
     """Whether this very answer was given before.
 
@@ -92,7 +100,8 @@ def _was_given(state: State, call_id: str, answer: Answer) -> bool:
         waiting = ", ".join(repr(request.call_id) for request in state.requests) or "none"
         raise InvalidAnswer(f"nobody asked about call {call_id!r}; waiting for an answer: {waiting}")
     if given != _told(answer):
-        raise InvalidAnswer(f"call {call_id!r} was answered before, with {_shown(given)}; got {_shown(_told(answer))}")
+        kinds = f"by {_shown(given)}; got another answer, {_shown(_told(answer))}"
+        raise InvalidAnswer(f"call {call_id!r} was answered before, {kinds}")
     return True
 
 
@@ -107,7 +116,7 @@ def _told(answer: Answer) -> tuple[str, str]:
 
 
 def _shown(told: tuple[str, str]) -> str:
-    return f"{told[0]} {told[1]!r}"[:200] if told[1] else told[0]
+    return "a text" if told[0] == "text" else told[0]  # what a person wrote may be a secret
 
 
 def _what(request: Request) -> str:
@@ -124,8 +133,10 @@ def _resolved(request: Request | None, call_id: str, answer: object) -> Approval
                 return ApprovalResolved(call_id, request.index, "deny", reason)
             case _:
                 raise InvalidAnswer(
-                    f"call {call_id!r} waits for a permission; expected Allow or Deny, got {answer!r:.200}"
+                    f"call {call_id!r} waits for a permission; expected Allow or Deny, got a {type(answer).__name__}"
                 )
     if not isinstance(answer, str):
-        raise InvalidAnswer(f"call {call_id!r} waits for the answer to a question; expected a str, got {answer!r:.200}")
+        raise InvalidAnswer(
+            f"call {call_id!r} waits for the answer to a question; expected a str, got a {type(answer).__name__}"
+        )
     return InputResolved(call_id, request.index, request.number, answer)

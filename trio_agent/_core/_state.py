@@ -169,7 +169,7 @@ def fold(state: State, fact: Fact) -> None:
     state.head += 1
     match fact:
         case ToolExecutionStart():
-            state.started[fact.index] = fact
+            state.started[_place(state, fact.index, fact.call_id)] = fact
         case ToolExecutionEnd():
             _call_ended(state, fact)
         case MessageEnd():
@@ -207,11 +207,7 @@ def fold(state: State, fact: Fact) -> None:
             if not state.missing:
                 state.boundaries[state.head] = len(state.transcript)
         case ApprovalRequest() | InputRequest():
-            state.asked[fact.index] = fact
-            state.suspended.discard(fact.index)
-            if isinstance(fact, ApprovalRequest):
-                state.permissions[fact.index] = fact
-                state.verdicts.pop(fact.index, None)  # what was answered to another request holds no more
+            _asked(state, fact)
         case ApprovalResolved() | InputResolved():
             _resolved(state, fact)
         case AgentResume():
@@ -307,8 +303,19 @@ def _answered(state: State, fact: MessageEnd) -> None:
     state.results = [None] * len(calls)
 
 
+def _place(state: State, index: int, call_id: str) -> int:
+    """The place of a call in the turn.
+
+    Raises:
+      LookupError: no such call is there, as in a log that was made by hand.
+    """
+    if index < 0 or state.calls[index].id != call_id:
+        raise LookupError(f"call {call_id!r} is not at place {index}")
+    return index
+
+
 def _call_ended(state: State, fact: ToolExecutionEnd) -> None:
-    index = fact.index
+    index = _place(state, fact.index, fact.result.call_id)
     if state.results[index] is None:
         state.missing -= 1
     state.results[index] = fact.result
@@ -329,9 +336,22 @@ def _place_results(state: State) -> None:
         _clear_calls(state)
 
 
+def _asked(state: State, fact: Request) -> None:
+    index = _place(state, fact.index, fact.call_id)
+    state.asked[index] = fact
+    state.suspended.discard(index)
+    if isinstance(fact, ApprovalRequest):
+        state.permissions[index] = fact
+        state.verdicts.pop(index, None)  # what was answered to another request holds no more
+    else:
+        state.replies.pop((index, fact.number), None)  # nor to another question
+
+
 def _resolved(state: State, fact: ApprovalResolved | InputResolved) -> None:
-    index = fact.index
+    index = _place(state, fact.index, fact.call_id)
     if isinstance(fact, ApprovalResolved):
+        if index not in state.permissions:
+            raise LookupError(f"nobody asked about call {fact.call_id!r}")
         later = fact.verdict == "suspend"
         if not later:
             state.verdicts[index] = fact

@@ -61,6 +61,8 @@ class Announcer:
     _task: trio.lowlevel.Task | None = attrs.field(init=False, default=None)
     _busy: trio.CancelScope | None = attrs.field(init=False, default=None)
     _deadline: float = attrs.field(init=False, default=math.inf)
+    _ending: bool = attrs.field(init=False, default=False)
+    """The deadline is that of a run which is over, and nobody has set a later one."""
     _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
     _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
 
@@ -105,6 +107,7 @@ class Announcer:
         """Let the run's listeners go when they have handled all of it.  Returns whether others are left."""
         own = tuple(each for each in self._listening if each.of_run)
         self._audience = tuple(each for each in self._listening if not each.of_run)
+        self._ending = True
         if self._running:
             self._add(None, own)
         return bool(self._audience)
@@ -129,6 +132,7 @@ class Announcer:
     def settle_by(self, deadline: float) -> None:
         """From now on no listener is waited for longer than until ``deadline``."""
         self._deadline = deadline
+        self._ending = False
         if self._busy is not None:
             self._busy.deadline = deadline
 
@@ -165,7 +169,8 @@ class Announcer:
     def _run_over(self, its_own: tuple[_Listening, ...]) -> None:
         for listening in its_own:
             self._detach(listening)
-        self._deadline = math.inf
+        if self._ending:
+            self._deadline = math.inf
 
     def _tell_waiters(self) -> None:
         self._progress.set()

@@ -31,9 +31,10 @@ def changed(config: KernelConfig, changes: Mapping[str, object], dispatcher: Dis
     for name, value in changes.items():
         if name not in _KINDS:
             raise ConfigError(f"a session cannot change {name!r}; expected model, tools, system or reasoning")
-        if not isinstance(value, _KINDS[name]):
+        if not isinstance(value, _KINDS[name]) or isinstance(value, type):  # a class has its objects' attributes
             wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in _KINDS[name])
-            raise ConfigError(f"{name}: expected a {wanted}, got a {type(value).__name__}")
+            got = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+            raise ConfigError(f"{name}: expected a {wanted}, got {got}")
     fitting: dict[str, Any] = dict(changes)  # Any: the options differ in type, and were checked above
     config = attrs.evolve(config, dispatcher=dispatcher, **fitting)
     check_tool_choice(config.limits.tool_choice, {spec.name for spec in config.dispatcher.specs})

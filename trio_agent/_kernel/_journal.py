@@ -3,8 +3,8 @@
 ``post`` and ``emit`` are synchronous.  With a store, a *writer* task commits what has queued up, and what
 is committed is shown; it never waits for an observer.  Without one, all this happens inline, with no task.
 
-The writer lives behind a shield from its start, so no cancellation cuts a commit in half; the shield gets
-the settle deadline when a settlement begins.
+The writer lives behind a shield from its start, so no cancellation cuts a commit in half; a commit gets the
+settle deadline when a settlement begins.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Journal:
     _on_failure: Callable[[AgentError], None] | None = attrs.field(init=False, default=None)
     """What ends the run that is under way."""
     _place: Place = attrs.field(init=False)
-    _run_from: int = attrs.field(init=False, default=0)
+    run_from: int = attrs.field(init=False, default=0)
     """Where in the log the run begins."""
     _run_after: int = attrs.field(init=False, default=0)
     """The seq of the last fact before the run, which may not be shown yet: its readers and listeners are shown none."""
     _run_until: float = attrs.field(init=False, default=math.inf)
     """The seq of the run's last fact, once it is known: its readers and listeners are shown nothing behind it."""
-    _hidden: int = attrs.field(init=False, default=0)
-    """The seq of the last fact that settled an earlier run: nobody is shown these as part of a later one."""
+    _hidden: range = attrs.field(init=False, default=range(1))
+    """The seqs of the facts that settled an earlier run: nobody is shown these as part of a later one."""
     _begun: bool = attrs.field(init=False, default=False)
     """The run has taken its first step: a reader begins with what comes next."""
     _readers: list[Subscription] = attrs.field(init=False, factory=list[Subscription])
@@ -83,7 +83,7 @@ class Journal:
     _committed: int = attrs.field(init=False, default=0)
     _demanded: int = attrs.field(init=False, default=0)
     """Up to where somebody waits for durability."""
-    _shield: trio.CancelScope | None = attrs.field(init=False, default=None)
+    _scope: trio.CancelScope | None = attrs.field(init=False, default=None)
     _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
     _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
 
@@ -123,11 +123,11 @@ class Journal:
 
     def settle_earlier(self, facts: Sequence[Fact]) -> None:
         """Post what an earlier run is still owed; nobody is shown it."""
-        state = self.state
-        self._hidden = state.head + len(facts)
-        self._place = Place(state.latest_run, state.turn, (), self._name)
+        after = self.state.head + 1  # what came before, and waits to be shown, is shown
+        self._hidden = range(self._hidden.start if self._hidden.stop == after else after, after + len(facts))
+        self._place = Place(self.state.latest_run, self.state.turn, (), self._name)
         self.post(*facts)
-        self._place = Place("", state.turn, (), self._name)
+        self._place = self._between_runs()
 
     def begin_run(self, run_id: str, on_failure: Callable[[AgentError], None], path: tuple[str, ...] = ()) -> None:
         """The facts that come belong to this run.
@@ -137,7 +137,7 @@ class Journal:
         """
         self._place = Place(run_id, self.state.turn, path, "" if run_id == self._name else self._name)
         self._on_failure = on_failure
-        self._run_from = len(self.log)
+        self.run_from = len(self.log)
         self._run_after = self.state.head
         self._run_until = math.inf
         self._begun = False
@@ -160,15 +160,15 @@ class Journal:
             reader.close()
         self._readers.clear()
         self._deadline = math.inf
-        if self._shield is not None and self.failed is None:
-            self._shield.deadline = math.inf
+        if self._scope is not None and self.failed is None:
+            self._scope.deadline = math.inf
         self.watched = self._announcer is not None and self._announcer.end_run()
 
     def settle_by(self, deadline: float) -> None:
         """A settlement has begun: nothing of ours waits longer than until ``deadline``."""
         self._deadline = min(self._deadline, deadline)
-        if self._shield is not None:
-            self._shield.deadline = self._deadline
+        if self._scope is not None:
+            self._scope.deadline = self._deadline
         if self._announcer is not None:
             self._announcer.settle_by(self._deadline)
 
@@ -233,7 +233,7 @@ class Journal:
             self._wake.set()
 
     def _show(self, event: Event) -> None:
-        if event.seq <= self._hidden:
+        if event.seq in self._hidden:
             return
         of_run = self._run_after < event.seq <= self._run_until
         if of_run:
@@ -274,7 +274,7 @@ class Journal:
 
     def _missed(self) -> list[Fact]:
         # With a store nothing has been shown before the writer's first step, so nobody has missed anything.
-        return [] if self._begun else self.log[self._run_from :]
+        return [] if self._begun else self.log[self.run_from :]
 
     def _look(self) -> None:
         self.watched = True
@@ -325,10 +325,13 @@ class Journal:
     @trio.lowlevel.enable_ki_protection  # an interrupt in the store's code would leave nobody to write the end
     async def _write(self) -> None:
         try:
-            with trio.CancelScope(shield=True, deadline=self._deadline) as self._shield:
+            with trio.CancelScope(shield=True):
                 while self._queue or not self._closing:
                     if self._queue and (self.watched or self._demanded > self._committed or self._closing):
-                        await self._commit()
+                        with trio.CancelScope(deadline=self._deadline) as self._scope:
+                            await self._commit()
+                        if self._scope.cancelled_caught:
+                            break
                     else:
                         self._wake = trio.Event()
                         await self._wake.wait()
@@ -371,13 +374,12 @@ class Journal:
         self._queueing = False
         self._fail_run(error)
         self._tell_waiters()
-        waiting = [event for event, _ in self._queue if event.seq > self._hidden]
+        waiting = [event for event, _ in self._queue if event.seq not in self._hidden]
         self._queue.clear()
         if not self.watched:
             return
-        first = (
-            1 if waiting and isinstance(waiting[0], AgentStart | AgentResume) else 0
-        )  # nothing stands before a run's first event
+        # Nothing stands before a run's first event; what was said between runs may, and readers of it are not shown that.
+        first = next((n for n, event in enumerate(waiting, 1) if isinstance(event, AgentStart | AgentResume)), 0)
         diagnostic = Diagnostic("STORE_FAILED", error.message)
         stamp(diagnostic, self.state.head, self.now(), waiting[first].place if waiting[first:] else self._place)
         for event in (*waiting[:first], diagnostic, *waiting[first:]):

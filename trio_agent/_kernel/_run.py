@@ -100,6 +100,7 @@ class Run:
         # From here on nothing waits until the body runs.
         self._host.begin(nursery)
         self._opening.begin(self._journal, self._config, self._control.fail)
+        self._log_from = self._journal.run_from  # behind what an earlier run was owed
         nursery.start_soon(self._main, context)
         return self
 
@@ -107,7 +108,6 @@ class Run:
         """Put together what performs the run; foreign code may raise here, where no nursery is open."""
         journal, control = self._journal, self._control
         self._config = config = remembered(self._config, journal.state)
-        self._log_from = len(journal.log)
         run_id = self._opening.check(journal.state, config, self._run_id)
         asking = Asking(journal, control, config.input)
         context = RunContext(journal, run_id, asking)

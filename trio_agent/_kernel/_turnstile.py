@@ -36,12 +36,15 @@ class Turnstile:
           trio.WouldBlock: somebody is inside, and nobody may wait.
         """
         check()
-        if not self._queues:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            self._free.acquire_nowait()
-            self._claims += 1
-            return
+        await trio.lowlevel.checkpoint_if_cancelled()
         self._claims += 1
+        try:
+            self._free.acquire_nowait()
+            return
+        except trio.WouldBlock:
+            if not self._queues:
+                self._claims -= 1
+                raise
         came, inside = False, False
         try:
             came = await self._wait()

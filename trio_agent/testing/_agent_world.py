@@ -66,6 +66,8 @@ class Played:
     """How many events each listener had handled when its holder knew the result; ``None`` if that was too early."""
     left_early: bool = False
     """Its holder returned, or raised, before it was over, and that cancels it."""
+    cancelled: bool = False
+    """Its holder was cancelled, or interrupted, before it was over."""
     ended: RunResult | None = None
 
     @property
@@ -177,11 +179,15 @@ class AgentWorld(ABC):
                 self.calls.run = len(self.runs)
                 self.runs.append(played)
                 reader = run.events()
+                held = False
                 try:
                     await hold()
+                    held = True
                 except Exception:
-                    played.left_early = True
+                    held = played.left_early = True
                     raise
+                finally:
+                    played.cancelled = not held
                 handled = [len(listener.handled) for listener in self.heard]
                 try:
                     played.ended = run.result

@@ -157,8 +157,8 @@ def _check_reason(trial: Trial[AgentWorld], played: Played) -> None:
         assert asked, "nobody has aborted it"
     before = any(isinstance(each, TurnEnd) and each.reason == "cancelled" for each in world.survived)
     if reason == "cancelled" and not played.left_early and not before:
-        assert CANCEL in actions or INTERRUPT in actions, "nobody has cancelled it"
-        if actions[-1] == CANCEL and INTERRUPT not in actions:
+        assert played.cancelled, "nobody has cancelled it"
+        if actions and actions[-1] == CANCEL and INTERRUPT not in actions:
             assert trial.cancelled or trial.error is not None, "it says that it was cancelled, and the host never knew"
     internal = reason == "error" and getattr(error, "code", "INTERNAL") == "INTERNAL"
     assert not internal or trial.injected is not None, f"an error of the kernel: {error!r}"
