@@ -19,7 +19,7 @@ import trio
 
 from trio_agent import Fact, Limits, Message, SessionStore, read_fact, write_fact
 from trio_agent._core._state import State, fold, state_of
-from trio_agent._core._transcript import Transcript
+from trio_agent._core._transcript import Transcript, View
 from trio_agent._errors import describe
 from trio_agent._facts import Stamped
 from trio_agent._kernel import _journal
@@ -45,8 +45,10 @@ def written_history(messages: Sequence[Message]) -> str:
 def differences(live: State, reloaded: State) -> list[str]:
     """Where the one, in its written form, is not the other, byte for byte."""
     found: list[str] = []
-    for name in _NAMES:
-        a, b = getattr(live, name), getattr(reloaded, name)
+    pairs = [(name, getattr(live, name), getattr(reloaded, name)) for name in _NAMES]
+    # Kept up to date in live states, and lent to requests meanwhile.
+    pairs.append(("visible", live.transcript.visible(), reloaded.transcript.visible()))
+    for name, a, b in pairs:
         if type(a) is type(b) and (type(a) in _QUICK or not a) and a == b:
             continue
         one, other = _written(a), _written(b)
@@ -56,12 +58,12 @@ def differences(live: State, reloaded: State) -> list[str]:
 
 
 _NAMES: Final = tuple(field.name for field in attrs.fields(State))
-_QUICK: Final = frozenset({bool, int, str, type(None), set, Limits, Transcript})
+_QUICK: Final = frozenset({bool, int, str, type(None), set, Limits, Transcript, View})
 """Made of texts and whole numbers only: if two of these are equal, so is what would be written of them."""
 
 
 def _written(value: object) -> str:
-    return written_history(value) if isinstance(value, Transcript) else json.dumps(_plain(value))
+    return written_history(value) if isinstance(value, Transcript | View) else json.dumps(_plain(value))
 
 
 def _plain(value: Any) -> Any:  # Any: whatever stands in a state, and JSON

@@ -84,7 +84,7 @@ def _forget(state: State) -> None:
 
 
 def _say_more(state: State) -> None:
-    state.transcript.append(Message("user", "Psst."))
+    state.transcript._items.append(Message("user", "Psst."))
 
 
 def _say_otherwise(state: State) -> None:
@@ -104,10 +104,15 @@ def _answer(state: State) -> None:
     state.transcript._items[2] = Message("tool", tuple(reversed(asked.content)))
 
 
+def _show(state: State) -> None:
+    state.transcript._projection._shown.append(Message("user", "Psst."))
+
+
 PLANTED: dict[str, tuple[str, Callable[[State], object]]] = {
     "a message more": ("transcript", _say_more),
     "another text": ("transcript", _say_otherwise),
     "results in another order": ("transcript", _answer),
+    "a message that only models see": ("visible", _show),
     "usage": ("usage", lambda state: setattr(state, "usage", state.usage + Usage(input=1))),
     "a whole number that is none": ("usage", lambda state: setattr(state, "usage", Usage(input=0.0))),  # type: ignore[arg-type]  # planted
     "the number of the turn": ("turn", lambda state: setattr(state, "turn", 7)),
@@ -143,8 +148,9 @@ async def test_what_reads_otherwise_than_it_was_written_is_found(
 ) -> None:
     monkeypatch.setattr(reloading, "read", lambda text: read_fact(text.replace('"looked"', '"locked"')))
     await play(store, lambda journal: None)
-    (found,) = reloading.take()
-    assert "transcript" in found
+    found, visible = reloading.take()
+    assert ": transcript, from character " in found
+    assert ": visible, from character " in visible
     assert "looked" in found
     assert "locked" in found
 

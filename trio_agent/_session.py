@@ -105,7 +105,7 @@ class Session:
         self._closed = True
         self._turnstile.close()
         nursery.start_soon(self._wind_up)
-        return await leave(manager, kind, error, traceback, "the session")
+        return await leave(manager, kind, error, traceback, "the session")  # noqa: ASYNC102  # a nursery waits, always
 
     @trio.lowlevel.enable_ki_protection
     async def _wind_up(self) -> None:

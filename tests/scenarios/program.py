@@ -144,13 +144,12 @@ async def look(event: Event) -> None:
     """Somebody looks, so that everything is written as soon as it has happened."""
 
 
-async def orders() -> AsyncGenerator[list[Any]]:
+async def orders(stream: trio.abc.ReceiveStream) -> AsyncGenerator[list[Any]]:
     rest = b""
-    async with trio.lowlevel.FdStream(os.dup(0)) as stream:
-        async for data in stream:
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                yield json.loads(line)
+    async for data in stream:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
 
 
 async def do(session: Session, verb: str, said: Any) -> None:
@@ -176,12 +175,13 @@ async def main(path: str, play: str, death: str) -> None:
         async with SQLiteStore(path, durability="process") as store, program.agent(store).session(SESSION) as session:
             session.subscribe(look)
             tell("opened")
-            async with trio.open_nursery() as nursery, aclosing(orders()) as told:
-                async for verb, said in told:
-                    if verb == "go":
-                        program.may_end.set()
-                    else:
-                        nursery.start_soon(do, session, verb, said)
+            async with trio.lowlevel.FdStream(os.dup(0)) as stdin, trio.open_nursery() as nursery:
+                async with aclosing(orders(stdin)) as told:
+                    async for verb, said in told:
+                        if verb == "go":
+                            program.may_end.set()
+                        else:
+                            nursery.start_soon(do, session, verb, said)
 
 
 if __name__ == "__main__":

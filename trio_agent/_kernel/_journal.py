@@ -61,7 +61,6 @@ class Journal:
     """What ends the run that is under way."""
     _place: Place = attrs.field(init=False)
     run_from: int = attrs.field(init=False, default=0)
-    """Where in the log the run begins."""
     _run_after: int = attrs.field(init=False, default=0)
     """The seq of the last fact before the run, which may not be shown yet: its readers and listeners are shown none."""
     _run_until: float = attrs.field(init=False, default=math.inf)
@@ -103,16 +102,18 @@ class Journal:
         """
         if self._store is None:
             return
+        opened = False
         claim(self._store, self.session, self)
         try:
             self.state = state_of(await self._store.read(self.session), self.session)
-        except BaseException as error:
-            release(self._store, self.session, self)
-            if isinstance(error, StoreFailed) or not isinstance(error, Exception):
-                raise
+            self._committed, self._place, opened = self.state.head, self._between_runs(), True
+        except StoreFailed:
+            raise
+        except Exception as error:
             raise StoreFailed(f"session {self.session!r} cannot be read: {describe(error)}") from error
-        self._committed = self.state.head
-        self._place = Place("", self.state.turn, (), self._name)
+        finally:
+            if not opened:
+                release(self._store, self.session, self)
 
     def start(self, nursery: trio.Nursery) -> None:
         """Give the journal a nursery for its tasks."""
@@ -222,11 +223,10 @@ class Journal:
     @trio.lowlevel.enable_ki_protection
     def diagnose(self, code: DiagnosticCode, text: str) -> bool:
         """Emit a diagnostic if somebody looks.  Returns whether the run is open: nothing follows its end."""
-        if self.state.run_id is None:
-            return False
-        if self.watched:
+        is_open = self.state.run_id is not None
+        if is_open and self.watched:
             self.emit(Diagnostic(code, text))
-        return True
+        return is_open
 
     def _stir(self) -> None:
         if self.watched or self._demanded > self._committed:

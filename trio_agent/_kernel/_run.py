@@ -145,7 +145,7 @@ class Run:
             raise RuntimeError("a run must be left once, and by the task that entered it")
         if not self._over and not (self._finishing and error is None):
             self.cut()
-        return await leave(manager, kind, error, traceback, "the run")
+        return await leave(manager, kind, error, traceback, "the run")  # noqa: ASYNC102  # a nursery waits, always
 
     def cut(self) -> None:
         """Cut the run, as leaving its block does."""

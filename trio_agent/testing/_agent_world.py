@@ -108,7 +108,7 @@ class AgentWorld(ABC):
     calls: Calls = attrs.field(init=False, factory=Calls)
     store: WatchedStore | None = attrs.field(init=False, default=None)
     heard: list[WatchedListener] = attrs.field(init=False, factory=list[WatchedListener])
-    """The listeners of the agent, and those that :meth:`subscribe` has added."""
+    """The listeners of the agent, and those that ``subscribe`` has added."""
     asked: list[Asked] = attrs.field(init=False, factory=list[Asked])
     """What the agent's ``approval`` and ``input`` were asked, and what they have answered."""
     given: list[tuple[str, Answer]] = attrs.field(init=False, factory=list[tuple[str, Answer]])
@@ -116,7 +116,7 @@ class AgentWorld(ABC):
     runs: list[Played] = attrs.field(init=False, factory=list[Played])
     """The runs that were entered, in order."""
     accepted: list[str] = attrs.field(init=False, factory=list[str])
-    """The messages that :meth:`steer` and :meth:`follow_up` were told are accepted."""
+    """The messages that ``steer`` and ``follow_up`` were told are accepted."""
     offered: list[str] = attrs.field(init=False, factory=list[str])
     """Those that they were given."""
     survived: Sequence[Fact] = attrs.field(init=False, default=())

@@ -123,7 +123,7 @@ class ScriptedApproval(_Scripted[ApprovalRequest, Allow | Deny | Suspend]):
 
         approval = ScriptedApproval(Allow(), Delayed(30, Deny("not today")), Suspend())
 
-    Used as ``with ScriptedApproval(...) as person:`` it calls :meth:`assert_exhausted` at the end.
+    Used as ``with ScriptedApproval(...) as person:`` it calls ``assert_exhausted`` at the end.
 
     Args:
       answers: in order: what it answers, or raises, at once or :class:`Delayed`; or a function of the request
