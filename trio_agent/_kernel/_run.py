@@ -277,7 +277,7 @@ class Run:
     async def steer(self, message: str | Message, *, interrupt: bool = False) -> None:
         """Tell the model something at the start of the next turn, always after the results.
 
-        A checkpoint; durable when it returns.  Cancelled, the message may or may not have been accepted;
+        Durable when it returns: a checkpoint if there is a store.  Cancelled, the message may or may not be accepted;
         accepted means delivered once, or in ``result.undelivered``.
 
         Args:
