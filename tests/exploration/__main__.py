@@ -12,7 +12,7 @@ from tests.exploration.kernel import EXPLORATIONS, explore_one
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.exploration", description=__doc__)
-    parser.add_argument("--limit", type=int, help="the most trials of one exploration; all by default")
+    parser.add_argument("--limit", type=int, default=0, help="the most trials of one exploration; 0, the default: all")
     parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only explorations whose name has this in it")
     options = parser.parse_args()
@@ -22,7 +22,7 @@ def main() -> int:
     cpu = 0.0
     context = multiprocessing.get_context("spawn")  # nothing of one exploration reaches another
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        for name, done in zip(names, pool.map(explore_one, names, [options.limit] * len(names)), strict=True):
+        for name, done in zip(names, pool.map(explore_one, names, [options.limit or None] * len(names)), strict=True):
             text, findings, *counts, seconds = done
             print(f"{name:40} {text}", flush=True)
             found, cpu = found + findings, cpu + seconds

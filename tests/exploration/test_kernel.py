@@ -15,7 +15,7 @@ from tests.exploration.worlds import THREADED, WORLDS
 from trio_agent import ConfigChange, InputResolved, Rewind
 from trio_agent.testing import RunWorld, SessionWorld, replay
 
-LIMIT = int(os.environ.get("TRIO_AGENT_EXPLORE", "40"))
+LIMIT = int(os.environ.get("TRIO_AGENT_EXPLORE", "20"))
 """The most trials of one exploration."""
 
 
