@@ -148,8 +148,8 @@ async def _resumed(disk: Disk, log: Sequence[Fact], id: str) -> None:
     assert all(said.count(text) == 1 for text in pending.values())
 
 
-LIMIT = {"sqlite": 24, "jsonl": 24}
-"""How many of the places to cut at are drawn where each trial costs files; of the other kinds it is all of them."""
+LIMIT = {"memory": 24, "sqlite": 24, "jsonl": 24}
+"""How many of the places to cut at are drawn where there is a store; of the volatile kind it is all of them."""
 
 
 @pytest.mark.parametrize("mode", ["one", "all"])

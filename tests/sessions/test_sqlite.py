@@ -18,7 +18,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.sessions.sqlite_stage import REAL, fill, folder_of, log_of, notes, outside, texts, until_blocked
+from tests.sessions.sqlite_stage import REAL, fill, folder_of, log_of, notes, outside, texts
 from trio_agent import ConfigError, Fact, SessionStore, StoreFailed
 from trio_agent._ports import SessionInfo
 from trio_agent.sessions import SQLiteStore
