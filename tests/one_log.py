@@ -1,6 +1,6 @@
-"""A store in memory for tests that look at one log: they need not say which session's.
+"""Stores that tests build on: one in memory that has one log, and one that hands everything on to another.
 
-Knows nothing of what makes a store slow or fail; who needs that builds on it.
+Knows nothing of what makes a store slow or fail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from trio_agent import Fact
+from trio_agent import Fact, SessionInfo, SessionStore
 from trio_agent.sessions import MemoryStore
 
 _THE_LOG: Final = "the log"
@@ -50,3 +50,28 @@ class OneLog(MemoryStore):
 
     async def fork(self, session: str, to: str, *, at: int) -> None:
         await super().fork(_THE_LOG, _THE_LOG, at=at)
+
+
+@attrs.define(eq=False)
+class Passing:
+    """A store that hands everything on to the one behind it."""
+
+    behind: SessionStore
+
+    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
+        return await self.behind.append(session, facts, expected_head=expected_head)
+
+    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
+        return await self.behind.read(session, after=after, limit=limit)
+
+    async def head(self, session: str) -> int:
+        return await self.behind.head(session)
+
+    async def list(self) -> Sequence[SessionInfo]:
+        return await self.behind.list()
+
+    async def delete(self, session: str) -> bool:
+        return await self.behind.delete(session)
+
+    async def fork(self, session: str, to: str, *, at: int) -> None:
+        await self.behind.fork(session, to, at=at)

@@ -115,8 +115,9 @@ class Session:
                 if self._run is not None:
                     self._run.cut()
                     await self._run.done.wait()
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._config.settle_timeout):
-                self._journal.settle_by(trio.current_time() + self._config.settle_timeout)
+            deadline = trio.current_time() + self._config.settle_timeout
+            with trio.CancelScope(shield=True, deadline=deadline):
+                self._journal.settle_by(deadline)
                 await self._journal.flush()
         finally:
             self._journal.close()
@@ -171,7 +172,7 @@ class Session:
         Args:
           answers: by call id, what a person has answered: ``Allow`` or ``Deny`` to a request for approval, a
             text to a question.  The same answer may be given again.  What is not answered is asked again if
-            the agent can ask, and stays suspended if it cannot.
+            the agent can ask, and stays suspended if it cannot (or if a crash has cut the run's own suspension).
 
         Raises:
           NotResumable: there is nothing to go on with.

@@ -14,7 +14,8 @@ import trio.testing
 
 from tests.cli.children import PATIENCE, Child, run_child
 from tests.cli.stores import add, agent, ended, made, waiting
-from trio_agent import Agent, ConfigError, Usage, tool
+from trio_agent import Agent, ConfigError, MessageDelivered, Place, SessionCorrupt, Usage, tool
+from trio_agent._facts import stamp
 from trio_agent._model import Finish, ModelChunk, TextChunk, UsageReport
 from trio_agent._written import read_fact, write_fact
 from trio_agent.cli._inspect import CALLS, inspect_session
@@ -99,6 +100,25 @@ async def test_a_folder_of_json_lines_is_a_store_too(tmp_path: Path, capsys: pyt
     assert "two" in told.out
     assert told.err.startswith("one: ")
     assert "line 4" in told.err
+
+
+async def test_a_log_that_contradicts_itself_is_refused_by_its_place(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each record is whole, and what they tell cannot have happened."""
+    place = r"fact 1 of session 'odd': a message_delivered cannot stand after those before it"
+    delivered = MessageDelivered("never queued")
+    stamp(delivered, 1, 0.0, Place("r", 0))
+    async with SQLiteStore(path) as store:
+        await ended(store, "one")
+        await store.append("odd", [delivered], expected_head=0)
+    assert await list_sessions(store=path) == 1
+    told = capsys.readouterr()
+    assert "one " in told.out
+    assert told.err.startswith(f"odd: {place}")
+    for verb in (inspect_session, functools.partial(tail_session, until_end=True)):
+        with pytest.raises(SessionCorrupt, match=place):
+            await verb("odd", store=path)
 
 
 async def test_an_empty_store_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_an_age_is_told_in_one_unit(seconds: float, text: str) -> None:
 
 
 def test_a_run_that_has_not_ended_is_running_until_it_has_been_silent_for_long() -> None:
-    record = Record()
+    record = Record("s")
     assert record.condition(0) == "idle"
     begins = AgentStart((Message("user", "Go."),))
     stamp(begins, 1, 0.0, Place("r", 0))

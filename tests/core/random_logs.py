@@ -60,7 +60,7 @@ from trio_agent._core._decide import (
     decide,
 )
 from trio_agent._core._resume import resumption
-from trio_agent._core._settle import close_calls, close_run, close_turn, next_message_id
+from trio_agent._core._settle import close_run, close_session, close_turn, next_message_id
 from trio_agent._core._state import State, fold
 from trio_agent._facts import stamp
 
@@ -160,11 +160,7 @@ class Log:
 
     def settle_what_is_left(self) -> None:
         """As the next prompt does."""
-        if self.state.run_id is not None:
-            self.post(*close_turn(self.state, "interrupted", recovered=True))
-            self.post(*close_run(self.state, "interrupted"))
-        if self.state.missing:
-            self.post(*close_calls(self.state, recovered=True))
+        self.post(*close_session(self.state))
 
     def rewind(self) -> None:
         self.settle_what_is_left()

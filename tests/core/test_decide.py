@@ -25,7 +25,7 @@ from trio_agent._core._decide import (
     Settle,
     decide,
 )
-from trio_agent._core._settle import close_calls, close_run, close_turn
+from trio_agent._core._settle import close_run, close_session, close_turn
 from trio_agent._core._state import State, fold
 from trio_agent._written import read_fact, write_fact
 from trio_agent.testing import check_history, check_order
@@ -69,7 +69,7 @@ def test_every_prefix_can_be_settled_and_what_a_model_then_sees_is_valid(data: s
             assert not again.state.turn_open
             assert again.state.run_id is None
             assert again.state.stop_reason == reason
-        again.post(*close_calls(again.state, recovered=True))
+        again.post(*close_session(again.state))
         if any(isinstance(fact, AgentStart) for fact in facts):
             check_order(again.facts, facts_only=True, session=True)
         visible = list(again.state.transcript.visible())

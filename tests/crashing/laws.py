@@ -23,7 +23,7 @@ from trio_agent import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
-from trio_agent._core._settle import close_calls, close_turn
+from trio_agent._core._settle import close_session
 from trio_agent._core._state import fold, state_of
 from trio_agent._facts import Place, stamp
 from trio_agent._messages import NEVER_STARTED
@@ -110,8 +110,7 @@ def the_history_is_valid(course: Course) -> None:
     """With a next prompt, after each death and at the end: it settles what is open, and a model could answer it."""
     for life in course.lives:
         state = state_of(life.facts, SESSION)
-        owed = close_turn(state, "interrupted", recovered=True) or close_calls(state, recovered=True)
-        for fact in owed:
+        for fact in close_session(state):
             fold(state, fact)
         prompt = AgentStart((Message("user", "And now?"),))
         stamp(prompt, state.head + 1, 0.0, Place("the next run", state.turn))

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from trio_agent import Fact, SessionInfo, SessionStore, read_fact, write_fact
+from tests.one_log import Passing
+from trio_agent import Fact, SessionStore, read_fact, write_fact
 from trio_agent.sessions import JSONLStore, MemoryStore, SQLiteStore
 from trio_agent.testing import check_order
 
@@ -94,31 +95,6 @@ class Disk:
 def texts(facts: Sequence[Fact]) -> list[str]:
     """Facts in their written form, by which the same fact is known again."""
     return [write_fact(fact) for fact in facts]
-
-
-@attrs.define(eq=False)
-class Passing:
-    """A store that hands everything on to the one behind it."""
-
-    behind: SessionStore
-
-    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        return await self.behind.append(session, facts, expected_head=expected_head)
-
-    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
-        return await self.behind.read(session, after=after, limit=limit)
-
-    async def head(self, session: str) -> int:
-        return await self.behind.head(session)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        return await self.behind.list()
-
-    async def delete(self, session: str) -> bool:
-        return await self.behind.delete(session)
-
-    async def fork(self, session: str, to: str, *, at: int) -> None:
-        await self.behind.fork(session, to, at=at)
 
 
 @attrs.define(eq=False)

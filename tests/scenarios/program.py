@@ -17,7 +17,8 @@ from typing import Any
 import attrs
 import trio
 
-from tests.scenarios.disks import SESSION, Passing
+from tests.one_log import Passing
+from tests.scenarios.disks import SESSION
 from trio_agent import (
     Agent,
     AgentError,

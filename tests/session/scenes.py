@@ -12,12 +12,12 @@ import attrs
 import trio
 
 from tests.kernel.fakes import refold, tale
+from tests.one_log import Passing
 from trio_agent import (
     AgentStart,
     Event,
     Fact,
     Message,
-    SessionInfo,
     ToolContext,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -91,29 +91,8 @@ def check_calls(facts: Iterable[Fact]) -> None:
     assert len(set(keys.values())) == len(keys), keys
 
 
-@attrs.define(eq=False)
-class AnotherDoor:
+class AnotherDoor(Passing):
     """A store that is another object over the same logs: what another process would have."""
-
-    behind: MemoryStore
-
-    async def append(self, session: str, facts: Sequence[Fact], *, expected_head: int) -> int:
-        return await self.behind.append(session, facts, expected_head=expected_head)
-
-    async def read(self, session: str, *, after: int = 0, limit: int | None = None) -> Sequence[Fact]:
-        return await self.behind.read(session, after=after, limit=limit)
-
-    async def head(self, session: str) -> int:
-        return await self.behind.head(session)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        return await self.behind.list()
-
-    async def delete(self, session: str) -> bool:
-        return await self.behind.delete(session)
-
-    async def fork(self, session: str, to: str, *, at: int) -> None:
-        await self.behind.fork(session, to, at=at)
 
 
 # ------------------------------------------------------------------------------------------- effects

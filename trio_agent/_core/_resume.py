@@ -48,18 +48,20 @@ def resumption(state: State, answers: Mapping[str, Answer], *, somebody_to_ask: 
       NotResumable: there is nothing that could go on.
     """
     requests = {request.call_id: request for request in state.requests}
-    facts = tuple(
-        _resolved(requests.get(call_id), call_id, answer)
-        for call_id, answer in answers.items()
-        if not _is_repeated(state, requests.get(call_id), call_id, answer)
-    )
+    facts: list[ApprovalResolved | InputResolved] = []
+    for call_id, answer in answers.items():
+        request = requests.get(call_id)
+        if request is None:
+            _check_was_given(state, call_id, answer)
+        elif not _is_repeated(state, request, answer):
+            facts.append(_resolved(request, answer))
     if state.run_id is not None and not _is_suspended(state):
-        return Resumption(True, answers=facts)
+        return Resumption(True, answers=tuple(facts))
     if state.missing:
         if requests and not facts and not somebody_to_ask:
             names = ", ".join(f"{request.call_id} ({_what(request)})" for request in requests.values())
             raise NotResumable(f"the run waits for answers about {names}; expected some, or an agent that can ask")
-        return Resumption(False, state.latest_run, facts)
+        return Resumption(False, state.latest_run, tuple(facts))
     if all(queued.origin == "repair" for queued in state.queue.values()):  # which repairs nothing in another run
         _check_there_is_more(state)
     return Resumption(False)
@@ -81,16 +83,14 @@ def _check_there_is_more(state: State) -> None:
         raise NotResumable(f"{why}the history ends with an answer, so a model has nothing to answer; prompt() goes on")
 
 
-def _is_repeated(state: State, request: Request | None, call_id: str, answer: Answer) -> bool:
-    """Whether it was given before: to a call that waits for nothing, or waits for an answer of the other kind now."""
-    if request is None:
-        return _was_given(state, call_id, answer)
+def _is_repeated(state: State, request: Request, answer: Answer) -> bool:
+    """Whether it was given before, to a call that now waits for an answer of the other kind."""
     fits = isinstance(request, InputRequest) == isinstance(answer, str)
-    return not fits and state.answered.get(call_id) == _told(answer)
+    return not fits and state.answered.get(request.call_id) == _told(answer)
 
 
-def _was_given(state: State, call_id: str, answer: Answer) -> bool:
-    """Whether this very answer was given before.
+def _check_was_given(state: State, call_id: str, answer: Answer) -> None:
+    """See that this very answer was given before to a call that waits for nothing.
 
     Raises:
       InvalidAnswer: another was, or nobody asked.
@@ -102,7 +102,6 @@ def _was_given(state: State, call_id: str, answer: Answer) -> bool:
     if given != _told(answer):
         kinds = f"by {_shown(given)}; got another answer, {_shown(_told(answer))}"
         raise InvalidAnswer(f"call {call_id!r} was answered before, {kinds}")
-    return True
 
 
 def _told(answer: Answer) -> tuple[str, str]:
@@ -123,20 +122,16 @@ def _what(request: Request) -> str:
     return f"may {request.name} run?" if isinstance(request, ApprovalRequest) else request.question[:200]
 
 
-def _resolved(request: Request | None, call_id: str, answer: object) -> ApprovalResolved | InputResolved:
-    assert request is not None
-    if isinstance(request, ApprovalRequest):
-        match answer:
-            case Allow():
-                return ApprovalResolved(call_id, request.index, "allow")
-            case Deny(reason):
-                return ApprovalResolved(call_id, request.index, "deny", reason)
-            case _:
-                raise InvalidAnswer(
-                    f"call {call_id!r} waits for a permission; expected Allow or Deny, got a {type(answer).__name__}"
-                )
-    if not isinstance(answer, str):
-        raise InvalidAnswer(
-            f"call {call_id!r} waits for the answer to a question; expected a str, got a {type(answer).__name__}"
-        )
-    return InputResolved(call_id, request.index, request.number, answer)
+def _resolved(request: Request, answer: object) -> ApprovalResolved | InputResolved:
+    call_id, got = request.call_id, type(answer).__name__
+    if isinstance(request, InputRequest):
+        if not isinstance(answer, str):
+            raise InvalidAnswer(f"call {call_id!r} waits for the answer to a question; expected a str, got a {got}")
+        return InputResolved(call_id, request.index, request.number, answer)
+    match answer:
+        case Allow():
+            return ApprovalResolved(call_id, request.index, "allow")
+        case Deny(reason):
+            return ApprovalResolved(call_id, request.index, "deny", reason)
+        case _:
+            raise InvalidAnswer(f"call {call_id!r} waits for a permission; expected Allow or Deny, got a {got}")

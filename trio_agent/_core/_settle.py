@@ -10,7 +10,7 @@ from .._facts import AgentEnd, Fact, MessageEnd, StopReason, ToolExecutionEnd, T
 from .._messages import Message, ResultStatus, ToolResult
 from ._state import State
 
-__all__ = ["close_calls", "close_run", "close_turn", "next_message_id"]
+__all__ = ["close_run", "close_session", "close_turn", "next_message_id"]
 
 
 def next_message_id(state: State) -> str:
@@ -55,7 +55,7 @@ def close_turn(
     natural = None if answer is None else _natural(answer)
     if state.missing:
         natural = None
-        facts += close_calls(state, recovered=recovered)
+        facts += _close_calls(state, recovered=recovered)
     if failure is not None:
         if answer is None or answer.finish_reason != "error":
             attempt = state.attempts + 1 if state.turn_open else 1
@@ -69,7 +69,7 @@ def close_turn(
     return facts
 
 
-def close_calls(state: State, *, recovered: bool) -> list[Fact]:
+def _close_calls(state: State, *, recovered: bool) -> list[Fact]:
     """The ends that are owed to calls without a result: cut if they had started, else not run."""
     ends: list[Fact] = []
     for index, call in enumerate(state.calls):
@@ -93,3 +93,14 @@ def _natural(answer: Message) -> TurnEndReason | None:
 def close_run(state: State, reason: StopReason, failure: Failure | None = None) -> list[Fact]:
     """The facts that end the open run, whose turn is complete; none if none is open."""
     return [] if state.run_id is None else [AgentEnd(reason, state.usage, failure)]
+
+
+def close_session(state: State) -> list[Fact]:
+    """What an earlier run is owed: if a crash has cut it, or if it was suspended and nobody resumes it."""
+    facts: list[Fact] = []
+    if state.run_id is not None:
+        facts += close_turn(state, "interrupted", recovered=True)
+        facts += close_run(state, "interrupted")
+    if state.missing and not state.turn_open:
+        facts += _close_calls(state, recovered=True)
+    return facts

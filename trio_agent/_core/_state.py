@@ -46,7 +46,7 @@ from .._model import NO_USAGE, Usage
 from .._options import Limits
 from ._transcript import Transcript
 
-__all__ = ["State", "fold", "state_of"]
+__all__ = ["State", "fold", "fold_read", "state_of"]
 
 
 @attrs.define
@@ -222,19 +222,24 @@ def fold(state: State, fact: Fact) -> None:
             assert_never(fact)
 
 
-def state_of(facts: Iterable[Fact], session: str) -> State:
-    """What the log of a session adds up to.
+def fold_read(state: State, fact: Fact, session: str) -> None:
+    """Let a fact that was read from a log have happened.
 
     Raises:
-      SessionCorrupt: a fact cannot have happened after those before it; the message names its place.
+      SessionCorrupt: it cannot have, after those before it; the message names its place.
     """
+    try:
+        fold(state, fact)
+    except LookupError as error:
+        place = f"fact {state.head} of session {session!r}"
+        raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
+
+
+def state_of(facts: Iterable[Fact], session: str) -> State:
+    """What the log of a session adds up to.  Raises as :func:`fold_read` does."""
     state = State()
     for fact in facts:
-        try:
-            fold(state, fact)
-        except LookupError as error:
-            place = f"fact {state.head} of session {session!r}"
-            raise SessionCorrupt(f"{place}: a {fact.kind} cannot stand after those before it") from error
+        fold_read(state, fact, session)
     return state
 
 

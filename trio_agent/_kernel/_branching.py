@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import attrs
 
-from .._core._settle import close_run
+from .._core._settle import close_run, close_session
 from .._core._state import State, state_of
 from .._errors import ConfigError
 from .._facts import AgentEnd, Rewind, stamp
 from .._ports import SessionStore
 from ._journal import Journal
-from ._opening import settle_what_is_left
 
 __all__ = ["fork", "rewind"]
 
@@ -27,7 +26,7 @@ def rewind(journal: Journal, to: int) -> None:
     """
     if to:
         _check_boundary(journal.state, to)
-    settle_what_is_left(journal)
+    journal.settle_earlier(close_session(journal.state))
     journal.post(Rewind(to))
 
 

@@ -61,6 +61,7 @@ class Journal:
     """What ends the run that is under way."""
     _place: Place = attrs.field(init=False)
     run_from: int = attrs.field(init=False, default=0)
+    """Where in the log the run begins."""
     _run_after: int = attrs.field(init=False, default=0)
     """The seq of the last fact before the run, which may not be shown yet: its readers and listeners are shown none."""
     _run_until: float = attrs.field(init=False, default=math.inf)
@@ -124,8 +125,8 @@ class Journal:
 
     def settle_earlier(self, facts: Sequence[Fact]) -> None:
         """Post what an earlier run is still owed; nobody is shown it."""
-        after = self.state.head + 1  # what came before, and waits to be shown, is shown
-        self._hidden = range(self._hidden.start if self._hidden.stop == after else after, after + len(facts))
+        if facts:  # what came before them, and waits to be shown, is shown
+            self._hidden = range(self.state.head + 1, self.state.head + 1 + len(facts))
         self._place = Place(self.state.latest_run, self.state.turn, (), self._name)
         self.post(*facts)
         self._place = self._between_runs()
@@ -157,9 +158,8 @@ class Journal:
         if self._store is not None and self._committed < min(self._run_until, self.state.head):
             self._give_up()
         self._on_failure = None
-        for reader in self._readers:
-            reader.close()
-        self._readers.clear()
+        while self._readers:
+            self._readers.pop().close()
         self._deadline = math.inf
         if self._scope is not None and self.failed is None:
             self._scope.deadline = math.inf

@@ -52,13 +52,9 @@ def live_state(state: State, config: KernelConfig, run: Run | None, failed: Stor
       failed: why nothing is logged any more.
     """
     failure = state.failure if failed is None else failed
-    fold = {
-        field.name: getattr(snapshot, field.name)
-        for snapshot in (state.snapshot(),)
-        for field in attrs.fields(Snapshot)
-    }
+    snapshot = state.snapshot()
     return SessionState(
-        **fold,
+        **{field.name: getattr(snapshot, field.name) for field in attrs.fields(Snapshot)},
         system=config.system,
         tools=tuple(spec.name for spec in config.dispatcher.specs),
         model=config.model.model,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
 from .._core._resume import Answer, Resumption, resumption
-from .._core._settle import close_calls, close_run, close_turn
+from .._core._settle import close_run, close_session
 from .._core._state import State
 from .._errors import AgentError, InternalError
 from .._facts import AgentResume, AgentStart
@@ -17,7 +17,7 @@ from .._messages import Message
 from ._config import KernelConfig
 from ._journal import Journal
 
-__all__ = ["Opening", "Prompt", "Resume", "settle_what_is_left"]
+__all__ = ["Opening", "Prompt", "Resume"]
 
 
 class Opening(Protocol):
@@ -47,7 +47,7 @@ class Prompt:
         return run_id
 
     def begin(self, journal: Journal, config: KernelConfig, fail: Callable[[AgentError], None]) -> None:
-        settle_what_is_left(journal)
+        journal.settle_earlier(close_session(journal.state))
         journal.begin_run(self._run_id, fail)
         journal.post(AgentStart(self._messages, config.limits, self._window, _left(journal.state)))
 
@@ -80,16 +80,6 @@ class Resume:
             return
         left = () if plan.resumes is not None else _left(journal.state)  # results come first: later turns deliver it
         journal.post(AgentStart((), config.limits, self._window, left, plan.resumes), *plan.answers)
-
-
-def settle_what_is_left(journal: Journal) -> None:
-    """Post what an earlier run is owed, if a crash has cut it, or if it was suspended and nobody resumes it."""
-    state = journal.state
-    if state.run_id is not None:
-        journal.settle_earlier(close_turn(state, "interrupted", recovered=True))
-        journal.settle_earlier(close_run(state, "interrupted"))
-    if state.missing:
-        journal.settle_earlier(close_calls(state, recovered=True))
 
 
 def _left(state: State) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ async def inspect_session(session: str, *, store: str | None = None, json: bool 
         if json:
             await read_all(opened, session, lambda fact: print(write_fact(fact)))
             return DONE
-        record = Record()
+        record = Record(session)
         await read_all(opened, session, record.see)
         await _print_head(opened, session, record)
         story = Story(record)

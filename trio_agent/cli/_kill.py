@@ -133,7 +133,7 @@ class _Killing:
         return str(self._folder), str(self._root), str(self._number), str(self._latency)
 
     async def _state(self) -> State:
-        record = Record()
+        record = Record(SESSION)
         async with SQLiteStore(self._folder / STORE_FILE) as store:
             await read_all(store, SESSION, record.see)
         return record.state

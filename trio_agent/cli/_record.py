@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from .._core._state import State, fold
+from .._core._state import State, fold_read
 from .._facts import AgentStart, Fact, MessageEnd, ModelCallEnd, ModelCallFailed, ToolExecutionEnd, TurnStart
 from .._messages import ResultStatus
 from .._model import NO_USAGE, Usage
@@ -25,6 +25,7 @@ QUIET: Final = 60.0
 class Record:
     """A session so far; :meth:`see` is given each fact of its log, in order."""
 
+    session: str
     state: State = attrs.field(factory=State)
     runs: int = 0
     turns: int = 0
@@ -34,8 +35,12 @@ class Record:
     """Of all runs; also what was spent for nothing."""
 
     def see(self, fact: Fact) -> None:
-        """Count one fact in."""
-        fold(self.state, fact)
+        """Count one fact in.
+
+        Raises:
+          SessionCorrupt: it cannot stand after those before it.
+        """
+        fold_read(self.state, fact, self.session)
         match fact:
             case AgentStart():
                 self.runs += 1

@@ -59,7 +59,7 @@ async def resume_session(
     answers = answers_of(allow, deny, answer)
     async with store_at(store, create=False) as opened:
         await demand_session(opened, session)
-        record = Record()
+        record = Record(session)
         await read_all(opened, session, record.see)
         requests = record.state.requests
         if record.state.run_id is None and requests and not answers and not somebody_is_there():

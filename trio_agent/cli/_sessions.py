@@ -43,7 +43,7 @@ async def list_sessions(*, store: str | None = None, json: bool = False) -> int:
     damaged = 0
     async with store_at(store, create=False) as opened:
         for info in await opened.list():
-            record = Record()
+            record = Record(info.session)
             try:
                 await read_all(opened, info.session, record.see)
             except StoreFailed as error:  # damaged, or of a newer version

@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from .._core._state import State, fold
+from .._core._state import State, fold_read
 from .._errors import ConfigError
 from .._facts import Fact
 from .._ports import SessionStore
@@ -84,7 +84,7 @@ async def follow(
     recent = deque[str](maxlen=lines)
 
     def line(fact: Fact) -> str:
-        fold(state, fact)
+        fold_read(state, fact, session)
         told = telling.line(fact)
         return write_fact(fact) if json else f"{fact.seq:>7,}  {told}"
 

@@ -15,8 +15,8 @@ import attrs
 
 from .._agent import Agent
 from .._core._resume import Answer
-from .._core._state import State, fold
-from .._errors import NotResumable, RunEnded, SessionClosed, StoreFailed
+from .._core._state import State, state_of
+from .._errors import NotResumable, RunEnded, SessionClosed, SessionCorrupt, StoreFailed
 from .._events import Event
 from .._facts import Fact, MessageEnd, ModelCallFailed, Request
 from .._kernel._result import RunResult
@@ -297,13 +297,10 @@ class AgentWorld(ABC):
         Raises:
           AssertionError: a fact cannot have happened after those before it.
         """
-        state = State()
-        for number, fact in enumerate(self.log, 1):
-            try:
-                fold(state, fact)
-            except LookupError as error:
-                raise AssertionError(f"fact {number}: a {fact.kind} cannot stand after those before it") from error
-        return state
+        try:
+            return state_of(self.log, self.session)
+        except SessionCorrupt as error:
+            raise AssertionError(error.message) from error
 
     @property
     def store_failed(self) -> bool:

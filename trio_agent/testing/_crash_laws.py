@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._core._state import State, fold
+from .._core._state import State, state_of
 from .._facts import AgentEnd, AgentResume, AgentStart, Fact, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from .._messages import NEVER_STARTED
 from .._written import write_fact
@@ -57,14 +57,7 @@ def crashed_calls_are_told_truly(trial: Trial[AgentWorld]) -> None:
 
 def _was_open(survived: Sequence[Fact]) -> bool:
     """Whether the crash has cut a run, and not come after its end."""
-    return _folded(survived).run_id is not None
-
-
-def _folded(facts: Sequence[Fact]) -> State:
-    state = State()
-    for fact in facts:
-        fold(state, fact)
-    return state
+    return state_of(survived, "").run_id is not None
 
 
 def no_call_runs_twice(trial: Trial[AgentWorld]) -> None:
@@ -87,7 +80,7 @@ def what_was_cut_goes_on(trial: Trial[AgentWorld]) -> None:
     world = trial.world
     if not trial.plan.resume or trial.error is not None:
         return
-    state, later = _folded(world.survived), list(world.log[len(world.survived) :])
+    state, later = state_of(world.survived, world.session), list(world.log[len(world.survived) :])
     waits = state.last is not None and state.last.reason == "suspended" and not state.turn_open
     if state.run_id is not None and not waits:
         first = later[0] if later else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._core._state import State, fold
+from .._core._state import State, fold, state_of
 from .._facts import (
     AgentEnd,
     AgentResume,
@@ -99,9 +99,7 @@ def a_fork_has_the_log_up_to_its_place(trial: Trial[AgentWorld]) -> None:
         log = world.store.facts.get(forked.session, [])
         for number, (fact, was) in enumerate(zip(log, world.log[: forked.at], strict=False), 1):
             assert write_fact(fact) == write_fact(was), f"fact {number} of the fork is another one"
-        state = State()
-        for fact in log:
-            fold(state, fact)
+        state = state_of(log, forked.session)
         assert len(log) >= forked.at, f"it has {len(log)} facts, and {forked.at} were asked for"
         assert state.run_id is None, f"the run {state.run_id} is open in it"
 

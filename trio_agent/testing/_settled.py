@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .._core._settle import close_calls, close_run, close_turn
+from .._core._settle import close_session
 from .._core._state import State, fold
 from .._events import Event
 from .._facts import AgentEnd, Fact, MessageEnd, ToolExecutionEnd, TurnEnd
@@ -19,19 +19,11 @@ __all__ = ["facts_of", "settled", "suspended_calls", "with_results"]
 
 def settled(world: AgentWorld) -> tuple[list[Fact], State]:
     """The log as the next prompt would leave it: what could not write its end is settled by who reads it."""
-    facts, state = list(world.log), world.folded()
-    if state.run_id is not None:
-        for fact in close_turn(state, "interrupted", recovered=True):
-            fold(state, fact)
-            facts.append(fact)
-        for fact in close_run(state, "interrupted"):
-            fold(state, fact)
-            facts.append(fact)
-    if state.missing:  # of a suspended run that nobody has resumed
-        for fact in close_calls(state, recovered=True):
-            fold(state, fact)
-            facts.append(fact)
-    return facts, state
+    facts, state = world.log, world.folded()
+    owed = close_session(state)
+    for fact in owed:
+        fold(state, fact)
+    return [*facts, *owed], state
 
 
 def with_results(messages: Sequence[Message], state: State) -> list[Message]:
