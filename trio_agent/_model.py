@@ -87,6 +87,9 @@ class ModelRequest:
     """The effort asked for, in the provider's own word (``"low"``, ``"high"``, ...)."""
     turn: int = 1
     """The number of the turn; codecs need it for ids that repeat in no other turn."""
+    output_schema: dict[str, Any] | None = attrs.field(default=None, hash=False)  # Any: a JSON Schema
+    """What the text of the final answer must be: JSON that this describes.  A wire says it in its vendor's way, a
+    codec in its own.  Shared: do not change it."""
 
 
 @attrs.frozen

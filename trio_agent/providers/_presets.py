@@ -35,7 +35,7 @@ VENDORS: Final[Mapping[str, Vendor]] = {
     "deepseek": Vendor(
         "https://api.deepseek.com",
         "DEEPSEEK_API_KEY",
-        OpenAIChatWire(max_tokens_field="max_tokens", send_reasoning=True, vendor="deepseek"),
+        OpenAIChatWire(max_tokens_field="max_tokens", send_reasoning=True, output="json_object", vendor="deepseek"),
     ),
     "groq": Vendor("https://api.groq.com/openai/v1", "GROQ_API_KEY", OpenAIChatWire(vendor="groq")),
     "mistral": Vendor(

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
 
 import attrs
 
 from .._errors import ErrorCode, ProviderError
-from ._json import as_count, as_list, as_object, as_text, shorten
+from ._json import as_count, as_list, as_object, as_text, dump, shorten
 from ._redact import redact
 from ._wait_hints import wait_hint
 
-__all__ = ["RULES", "ErrorRule", "classify"]
+__all__ = ["RULES", "Classify", "ErrorRule", "classifier", "classify"]
+
+Classify: TypeAlias = Callable[[object], ProviderError]
+"""The error that a payload inside of an answer means."""
 
 MAX_MESSAGE: Final = 600
 """Characters of a provider's text that go into a message."""
@@ -192,6 +195,15 @@ def classify(
         retryable=retryable,
         body=redact(body.decode("utf-8", "replace")),
     )
+
+
+def classifier(rules: Sequence[ErrorRule], vendor: str) -> Classify:
+    """:func:`classify` for the payloads of an answer that began as a success."""
+
+    def classify_payload(payload: object) -> ProviderError:
+        return classify(None, {}, dump(payload), rules=rules, vendor=vendor)
+
+    return classify_payload
 
 
 def _describe(status: int | None, headers: Mapping[str, str], told: Told) -> str:

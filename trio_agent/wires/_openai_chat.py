@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import re
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast
 
@@ -33,10 +32,13 @@ from .._messages import (
 )
 from .._model import ModelRequest, ToolSpec
 from .._ports import WireRequest, WireResponse
-from ._classify import RULES, ErrorRule, classify
+from ._answer import AnswerReader
+from ._classify import RULES, ErrorRule, classifier, classify
 from ._json import JSONObject, dump
-from ._names import WireNames, is_legal
-from ._openai_chat_response import ChatResponse
+from ._kept import KeptEncodings
+from ._names import WireNames
+from ._openai_chat_response import ChatGrammar
+from ._output import instructed, is_strict, schema_name
 
 __all__ = ["OpenAIChatWire"]
 
@@ -56,15 +58,6 @@ AUDIO: Final[Mapping[str, str]] = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
 }
-
-
-@attrs.frozen
-class _Tools:
-    """A request's tools, encoded; kept, because a run sends the same ones each time."""
-
-    specs: tuple[ToolSpec, ...]
-    names: WireNames
-    encoded: bytes
 
 
 @attrs.frozen
@@ -101,12 +94,10 @@ class OpenAIChatWire:
     """The server's maker, for rules about its errors that hold for no other."""
     rules: tuple[ErrorRule, ...] = attrs.field(default=RULES, repr=False)
     """What errors mean."""
-    _messages: weakref.WeakKeyDictionary[Message, bytes] = attrs.field(
-        factory=lambda: weakref.WeakKeyDictionary[Message, bytes](), init=False, repr=False, eq=False
-    )
-    """Encoded once and kept: a conversation is sent again and again."""
-    _tools: list[_Tools] = attrs.field(factory=lambda: list[_Tools](), init=False, repr=False, eq=False)
-    """The last ones, if any."""
+    output: Literal["json_schema", "json_object", "words"] = "json_schema"
+    """How the schema of the final answer is sent: as ``response_format``, which not every server takes, or as
+    words in the system prompt; ``json_object`` does both."""
+    _kept: KeptEncodings = attrs.field(factory=KeptEncodings, init=False, repr=False, eq=False)
 
     def request(self, request: ModelRequest, model: str) -> WireRequest:
         """What to send.
@@ -121,7 +112,8 @@ class OpenAIChatWire:
 
     def response(self, request: ModelRequest, content_type: str) -> WireResponse:
         """A reader for one answer to ``request``, streamed or not."""
-        return ChatResponse(content_type, self._prepare(request.tools).names, self.rules, self.vendor)
+        names = self._kept.tools(request.tools, _tool).names
+        return AnswerReader(content_type, ChatGrammar(names, classifier(self.rules, self.vendor)))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer with another HTTP status means."""
@@ -130,7 +122,7 @@ class OpenAIChatWire:
     # ------------------------------------------------------------------------------------ the request
 
     def _body(self, request: ModelRequest, model: str) -> bytes:
-        tools = self._prepare(request.tools)
+        tools = self._kept.tools(request.tools, _tool)
         fields: dict[str, bytes] = {"model": dump(model), "stream": b"true"}
         if self.stream_usage:
             fields["stream_options"] = b'{"include_usage":true}'
@@ -150,6 +142,7 @@ class OpenAIChatWire:
             "stop": list(sampling.stop) or None,
             "seed": sampling.seed,
             "reasoning_effort": request.reasoning,
+            "response_format": self._response_format(request.output_schema),
         }
         if request.tools and request.tool_choice != "auto":
             choice = request.tool_choice
@@ -161,32 +154,20 @@ class OpenAIChatWire:
                 options["tool_choice"] = {"type": "function", "function": {"name": names.to_wire(choice)}}
         return {name: value for name, value in options.items() if value is not None}
 
-    def _prepare(self, specs: tuple[ToolSpec, ...]) -> _Tools:
-        if self._tools and self._tools[0].specs is specs:
-            return self._tools[0]
-        names = WireNames(spec.name for spec in specs)
-        encoded: list[JSONObject] = []
-        for spec in specs:
-            # A schema without properties is refused by OpenAI, and a tool that takes no input has none.
-            parameters: JSONObject = {"type": "object", "properties": {}, **spec.parameters}
-            function = {"name": names.to_wire(spec.name), "description": spec.description, "parameters": parameters}
-            encoded.append({"type": "function", "function": function})
-        self._tools[:] = [_Tools(specs, names, dump(encoded))]
-        return self._tools[0]
+    def _response_format(self, schema: JSONObject | None) -> JSONObject | None:
+        if schema is None or self.output == "words":
+            return None
+        if self.output == "json_object":
+            return {"type": "json_object"}
+        described = {"name": schema_name(schema), "schema": schema, "strict": is_strict(schema)}
+        return {"type": "json_schema", "json_schema": described}
 
     def _all_messages(self, request: ModelRequest, names: WireNames) -> bytes:
         parts: list[bytes] = []
-        if request.system is not None:
-            parts.append(dump({"role": "system", "content": request.system}))
-        for message in request.messages:
-            encoded = self._messages.get(message)
-            if encoded is None:
-                encoded = b",".join(map(dump, self._encode(message, names)))
-                # Only the stand-in of an illegal name depends on the other tools of the request.
-                if all(is_legal(call.name) for call in message.calls):
-                    self._messages[message] = encoded
-            if encoded:
-                parts.append(encoded)
+        system = request.system if self.output == "json_schema" else instructed(request)
+        if system is not None:
+            parts.append(dump({"role": "system", "content": system}))
+        parts += self._kept.messages(request.messages, lambda message: self._encode(message, names))
         return b"[" + b",".join(parts) + b"]"
 
     def _encode(self, message: Message, names: WireNames) -> list[JSONObject]:
@@ -230,6 +211,12 @@ class OpenAIChatWire:
         if not self.short_call_ids or SHORT_ID.fullmatch(id):
             return id
         return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+def _tool(spec: ToolSpec, name: str) -> JSONObject:
+    # A schema without properties is refused by OpenAI, and a tool that takes no input has none.
+    parameters: JSONObject = {"type": "object", "properties": {}, **spec.parameters}
+    return {"type": "function", "function": {"name": name, "description": spec.description, "parameters": parameters}}
 
 
 def _arguments(call: ToolCall) -> str:

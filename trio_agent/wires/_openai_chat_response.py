@@ -1,4 +1,4 @@
-"""One answer of a chat completions server, from bytes to chunks; more forgiving than the vendor's own reader.
+"""One answer of a chat completions server, from payloads to chunks; more forgiving than the vendor's own reader.
 
 The finish reason is held back until the end, because usage comes after it; ``error`` is looked at before
 ``choices``; what is missing, null or of the wrong shape is no reason to fail.
@@ -6,20 +6,18 @@ The finish reason is held back until the end, because usage comes after it; ``er
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Final
 
-from .._errors import MAX_BODY, ErrorCode, ProviderError
+from .._errors import ErrorCode, ProviderError
 from .._messages import FinishReason
 from .._model import CallChunk, Finish, ModelChunk, ReasoningChunk, TextChunk, Usage, UsageReport
-from ._classify import ErrorRule, classify
-from ._json import JSONObject, as_count, as_list, as_object, as_text, dump, shorten
+from ._answer import ALIVE, first_object, has_error
+from ._classify import Classify
+from ._json import JSONObject, as_count, as_list, as_object, as_text, dump
 from ._names import WireNames
-from ._redact import redact
-from ._sse import MAX_EVENT, EventStreamDecoder, ServerSentEvent
 
-__all__ = ["ChatResponse"]
+__all__ = ["ChatGrammar"]
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -46,201 +44,75 @@ FAILURES: Final[Mapping[str, ErrorCode]] = {
 }
 """Finish reasons that are errors."""
 
-NOT_CURED_BY_WAITING: Final[frozenset[ErrorCode]] = frozenset(
-    {"AUTHENTICATION", "CONTENT_FILTER", "CONTEXT_OVERFLOW", "INVALID_REQUEST", "QUOTA_EXCEEDED"}
-)
 
-Framing: TypeAlias = Literal["events", "json", "other"]
+class ChatGrammar:
+    """What the payloads of a chat completions server mean."""
 
-ALIVE: Final = TextChunk("")
-"""For an event that brings nothing to show; comments and pings do not count as a sign of life."""
+    __slots__ = (
+        "_answered",
+        "_begun",
+        "_calls",
+        "_classify",
+        "_modern_calls",
+        "_names",
+        "_reason",
+        "_refused",
+        "_usage",
+        "complete",
+        "over",
+    )
 
-
-class ChatResponse:
-    """Reads one answer: a stream of events, or one JSON document from a server that does not stream.
-
-    A failure is raised by the call *after* the one that returned the chunks before it, so none is lost;
-    ``receive(b"")`` asks for it.  After :class:`Finish` whatever comes is ignored.
-    """
-
-    def __init__(self, content_type: str, names: WireNames, rules: Sequence[ErrorRule], vendor: str) -> None:
-        self._content_type = content_type
+    def __init__(self, names: WireNames, classify: Classify) -> None:
         self._names = names
-        self._rules = rules
-        self._vendor = vendor
-        self._framing = _framing(content_type)
-        self._events = EventStreamDecoder()
-        self._body = bytearray()
-        self._failure: ProviderError | None = None
-        self._begun = False  # something of the answer was handed out
-        self._answered = False  # a choice or usage was seen
-        self._finished = False
+        self._classify = classify
+        self._begun = False
         self._reason: str | None = None
         self._refused = False
         self._calls = False
         self._modern_calls = False  # then a legacy function_call beside them says nothing new
         self._usage: Usage | None = None
+        self._answered = False  # a choice or usage was seen
+        self.over = False
+        self.complete = False
 
-    def receive(self, data: bytes) -> Sequence[ModelChunk]:
-        """The chunks that ``data`` completes.
-
-        Raises:
-          ProviderError: the stream says that the call failed, or what came is not the protocol.
-        """
-        if self._failure is not None:
-            raise self._failure
-        if self._finished:
-            return ()
-        if self._framing != "events":
-            self._collect(data)
-            return ()
-        chunks: list[ModelChunk] = []
-        for event in self._events.receive(data):
-            self._event(event, chunks)
-            if self._over:
-                break
-        return self._handed_out(chunks)
-
-    def end(self) -> Sequence[ModelChunk]:
-        """The connection has ended: the chunks that were held back, :class:`Finish` last.
-
-        Raises:
-          ProviderError: ``PARTIAL_STREAM`` if it ended too early, ``PROVIDER_DISCONNECT`` if nothing came.
-        """
-        if self._failure is not None:
-            raise self._failure
-        if self._finished:
-            return ()
-        chunks: list[ModelChunk] = []
-        if self._framing == "other":
-            raise self._foreign()
-        if self._framing == "json":
-            self._document(chunks)
-        else:
-            for event in self._events.end():
-                self._event(event, chunks, torn=True)
-        if self._failure is not None:
-            raise self._failure
-        if not self._finished:
-            if self._reason is None:
-                raise self._too_early()
-            self._finish(chunks)
-        return chunks
-
-    # ----------------------------------------------------------------------------------------- framing
-
-    @property
-    def _over(self) -> bool:
-        return self._finished or self._failure is not None
-
-    def _handed_out(self, chunks: list[ModelChunk]) -> Sequence[ModelChunk]:
-        if self._failure is not None and not chunks:
-            raise self._failure
-        return chunks
-
-    def _collect(self, data: bytes) -> None:
-        self._body += data
-        if self._framing == "other" and len(self._body) >= MAX_BODY:
-            raise self._foreign()
-        if len(self._body) > MAX_EVENT:
-            raise ProviderError(f"the answer is longer than {MAX_EVENT} bytes", retryable=False)
-
-    def _foreign(self) -> ProviderError:
-        """Another content type: most often a proxy's page, or an address that is not an API's."""
-        if not self._content_type and not self._body:
-            return self._too_early()
-        preview = redact(bytes(self._body[:MAX_BODY]).decode("utf-8", "replace"))
-        told = f"expected a stream of events or JSON, but the content type is {self._content_type or 'missing'!r}"
-        return ProviderError(f"{told}: {shorten(preview, 200)!r}", retryable=False, body=preview)
-
-    def _too_early(self) -> ProviderError:
-        if self._begun or (self._framing == "json" and self._body):
-            return ProviderError("the stream ended before the answer was complete", code="PARTIAL_STREAM")
-        return ProviderError("the connection ended before an answer had come", code="PROVIDER_DISCONNECT")
-
-    def _document(self, chunks: list[ModelChunk]) -> None:
-        try:
-            value = cast(object, json.loads(self._body))
-        except (ValueError, RecursionError):
-            raise self._too_early() from None
-        if self._is_failure(value, named=False):
-            self._fail(bytes(self._body))
-            return
-        self._payload(as_object(value), chunks)
-        if self._failure is None and not as_list(as_object(value).get("choices")):
-            self._failure = ProviderError(
-                "the answer has no choices", retryable=False, body=redact(self._body.decode("utf-8", "replace"))
-            )
-        elif self._failure is None:
-            self._finish(chunks)
-
-    def _event(self, event: ServerSentEvent, chunks: list[ModelChunk], *, torn: bool = False) -> None:
-        data = event.data
-        if not data.strip() or event.name == "ping":
-            return
-        if data.strip() == "[DONE]":
-            if self._answered:
-                self._finish(chunks)
-            return
-        try:
-            payload = cast(object, json.loads(data))
-        except (ValueError, RecursionError) as error:
-            if not torn:
-                self._interrupt(ProviderError(f"an event of the stream is not JSON: {error}", body=redact(data)))
-            return
+    def read(self, name: str, payload: object, chunks: list[ModelChunk]) -> None:
+        """Add what one chunk of the protocol brings."""
+        fields = as_object(payload)
+        error = _error_in(payload, name)
+        if error is not None:
+            self._report_usage(fields, chunks)
+            raise self._classify(error)
         before = len(chunks)
-        if self._is_failure(payload, named=event.name == "error"):
-            self._report_usage(as_object(payload), chunks)
-            self._fail(data.encode("utf-8", "replace"))
-            return
-        self._payload(as_object(payload), chunks)
-        if len(chunks) == before and "choices" in as_object(payload):
+        self._read(fields, chunks)
+        if len(chunks) == before and "choices" in fields:
             chunks.append(ALIVE)
 
-    # ------------------------------------------------------------------------------------------ errors
+    def read_document(self, payload: object, chunks: list[ModelChunk]) -> None:
+        """Add what a whole answer brings; one without choices is none."""
+        self.read("", payload, chunks)
+        self.complete = bool(as_list(as_object(payload).get("choices")))
 
-    def _is_failure(self, payload: object, *, named: bool) -> bool:
-        """Whether it is an error in one of the shapes in which they stand inside an answer."""
-        if isinstance(payload, list):
-            payload = next(iter(as_list(cast(object, payload))), None)
-        fields = as_object(payload)
-        if named or fields.get("error") or fields.get("object") == "error":
-            return True
-        if "x_groq" in fields and as_object(fields["x_groq"]).get("error"):
-            return True
-        for choice in as_list(fields.get("choices")):
-            if as_object(choice).get("error"):
-                return True
-        return False
+    def read_mark(self, text: str) -> bool:
+        """``[DONE]`` ends the answer, if one has come: two servers never send a finish reason."""
+        if text != "[DONE]":
+            return False
+        self.over = self._answered
+        return True
 
-    def _fail(self, body: bytes) -> None:
-        fields = as_object(cast(object, json.loads(body)))
-        inner = as_object(fields.get("x_groq")).get("error") or next(
-            filter(None, (as_object(choice).get("error") for choice in as_list(fields.get("choices")))), None
-        )
-        if inner and not fields.get("error"):
-            body = dump({"error": inner})
-        self._interrupt(classify(None, {}, body, rules=self._rules, vendor=self._vendor))
-
-    def _interrupt(self, cause: ProviderError) -> None:
-        """Keep the failure for the next call; after the first delta it is that of a torn stream."""
-        if not self._begun:
-            self._failure = cause
-            return
-        retryable = False if cause.code in NOT_CURED_BY_WAITING else cause.retryable
-        self._failure = ProviderError(
-            f"the stream failed after it had begun: {cause.code}: {cause.message}",
-            code="PARTIAL_STREAM",
-            status=cause.status,
-            retry_after=cause.retry_after,
-            retryable=retryable,
-            body=cause.body,
-        )
-        self._failure.__cause__ = cause
+    def finish(self) -> Finish:
+        """How the answer ended: finish reasons lie about calls; whether there are any does not."""
+        reason: FinishReason = "stop" if self._reason is None else FINISH_REASONS.get(self._reason, "unknown")
+        if self._refused:
+            reason = "refusal"
+        elif reason in ("stop", "tool_use", "unknown") and self._calls:
+            reason = "tool_use"
+        elif reason == "tool_use":
+            reason = "stop"
+        return Finish(reason, self._reason)
 
     # ----------------------------------------------------------------------------------------- content
 
-    def _payload(self, payload: JSONObject, chunks: list[ModelChunk]) -> None:
+    def _read(self, payload: JSONObject, chunks: list[ModelChunk]) -> None:
         for item in as_list(payload.get("choices")):
             choice = as_object(item)
             self._answered = True
@@ -262,10 +134,11 @@ class ChatResponse:
         # A later null erases nothing, and no later word makes a cut answer whole.
         if reason and FINISH_REASONS.get(self._reason or "") != "length":
             self._reason = reason
+            self.complete = True
         if reason in FAILURES:
-            self._interrupt(ProviderError(f"the answer ended with {reason!r}", code=FAILURES[reason]))
-        elif reason == "model_context_window_exceeded" and not self._begun:
-            self._interrupt(ProviderError("the request fills the context window", code="CONTEXT_OVERFLOW"))
+            raise ProviderError(f"the answer ended with {reason!r}", code=FAILURES[reason])
+        if reason == "model_context_window_exceeded" and not self._begun:
+            raise ProviderError("the request fills the context window", code="CONTEXT_OVERFLOW")
 
     def _read_reasoning(self, delta: JSONObject, chunks: list[ModelChunk]) -> None:
         text = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
@@ -336,25 +209,15 @@ class ChatResponse:
             self._usage = usage
             chunks.append(UsageReport(usage))
 
-    def _finish(self, chunks: list[ModelChunk]) -> None:
-        self._finished = True
-        chunks.append(Finish(self._finish_reason(), self._reason))
 
-    def _finish_reason(self) -> FinishReason:
-        if self._refused:
-            return "refusal"
-        reason: FinishReason = "stop" if self._reason is None else FINISH_REASONS.get(self._reason, "unknown")
-        # Finish reasons lie about calls; whether there are any does not.
-        if reason in ("stop", "tool_use", "unknown") and self._calls:
-            return "tool_use"
-        return "stop" if reason == "tool_use" else reason
-
-
-def _framing(content_type: str) -> Framing:
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind == "text/event-stream":
-        return "events"
-    return "json" if kind == "application/json" or kind.endswith("+json") else "other"
+def _error_in(payload: object, name: str) -> object:
+    """The error that stands in a payload, in one of the shapes in which they stand inside an answer."""
+    if has_error(payload, name):
+        return payload
+    fields = as_object(first_object(payload))
+    places = [fields.get("x_groq"), *as_list(fields.get("choices"))]
+    inner = next(filter(None, (as_object(place).get("error") for place in places)), None)
+    return None if inner is None else {"error": inner}
 
 
 def read_usage(usage: JSONObject) -> Usage | None:
