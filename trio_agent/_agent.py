@@ -24,7 +24,7 @@ from ._ports import ApprovalHandler, Codec, Dispatcher, InputHandler, Listener, 
 from ._session import OnBusy, Session
 from .codecs import NativeCodec
 from .permissions import Gate
-from .tools import LocalDispatcher, Tool
+from .tools import LocalDispatcher, OutputKind, Tool, output_of
 
 __all__ = ["Agent"]
 
@@ -65,6 +65,9 @@ class Agent:
     tool_choice: ToolChoice = attrs.field(default="auto", kw_only=True)
     """``"required"`` or a tool's name holds for a run's first model call."""
     reasoning: str | None = attrs.field(default=None, kw_only=True)
+    output: OutputKind | None = attrs.field(default=None, kw_only=True)
+    """What the final answer must be: an attrs class, a dataclass, a TypedDict or a JSON Schema of type object.  Checked
+    when a run would otherwise stop, repaired like any malformed answer; ``result.output`` is the value."""
     steering: QueueMode = attrs.field(default="one", kw_only=True)
     follow_up: QueueMode = attrs.field(default="one", kw_only=True)
     settle_timeout: float = attrs.field(default=5, kw_only=True)
@@ -96,6 +99,7 @@ class Agent:
             retry=self.retry,
             sampling=self.sampling,
             reasoning=self.reasoning,
+            output=output_of(self.output),
             settle_timeout=self.settle_timeout,
             listeners=tuple(self.listeners),
             store=self.store,
@@ -121,6 +125,7 @@ class Agent:
         session: str | None = None,
         max_turns: int | None = None,
         tool_choice: ToolChoice | None = None,
+        output: OutputKind | None = None,
     ) -> Run:
         """A run of this agent, to be entered with ``async with``.
 
@@ -130,12 +135,13 @@ class Agent:
           session: the session whose log the run goes on, if the agent has a store.
           max_turns: for this run, instead of the agent's.
           tool_choice: for this run, instead of the agent's.
+          output: for this run, instead of the agent's.
 
         Raises:
           RequestError: the input is not a conversation that a model could answer.
           ConfigError: an option cannot be used.
         """
-        config = limited(self._kernel, max_turns, tool_choice)
+        config = limited(self._kernel, max_turns, tool_choice, output_of(output))
         if session is not None and self.store is None:
             raise ConfigError("session: a session needs a store, and this agent has none")
         opening = Prompt(admit(as_messages(input)))
@@ -150,12 +156,13 @@ class Agent:
         session: str | None = None,
         max_turns: int | None = None,
         tool_choice: ToolChoice | None = None,
+        output: OutputKind | None = None,
     ) -> RunResult:
         """Run to the end and return the result.  A checkpoint; cancelled, the run is settled first.
 
         What fails inside the run is in the result: see :meth:`RunResult.raise_for_error`.
         """
-        run = self.run(input, session=session, max_turns=max_turns, tool_choice=tool_choice)
+        run = self.run(input, session=session, max_turns=max_turns, tool_choice=tool_choice, output=output)
         run.drain()
         async with run:
             pass

@@ -29,6 +29,7 @@ __all__ = [
     "InputHandler",
     "Listener",
     "ModelProvider",
+    "Output",
     "PreparedCall",
     "SessionInfo",
     "SessionStore",
@@ -134,6 +135,23 @@ class Codec(Protocol):
 
     def repair(self, error: str, attempt: int) -> str:
         """What to tell the model after an answer that could not be read.  ``attempt`` counts from 1."""
+        ...
+
+
+class Output(Protocol):
+    """What a final answer must be.  The kernel checks each answer that a run would end with."""
+
+    @property
+    def schema(self) -> dict[str, Any]:  # Any: a JSON Schema
+        """A JSON Schema of type object: it goes into every request."""
+        ...
+
+    def read(self, text: str) -> Any:  # Any: whatever the output is
+        """The value that the text of an answer stands for.
+
+        Raises:
+          ValueError: it stands for none; the model reads why, and is asked again.
+        """
         ...
 
 

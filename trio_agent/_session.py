@@ -31,7 +31,7 @@ from ._messages import Message, Origin
 from ._options import ToolChoice
 from ._ports import Listener, ModelProvider
 from .permissions import Gate
-from .tools import LocalDispatcher, Tool
+from .tools import LocalDispatcher, OutputKind, Tool, output_of
 
 __all__ = ["OnBusy", "Session"]
 
@@ -46,6 +46,14 @@ class Changes(TypedDict, total=False):
     tools: Sequence[Tool]
     system: str | None
     reasoning: str | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run may have other than its agent: see :meth:`Session.run`."""
+
+    max_turns: int | None
+    tool_choice: ToolChoice | None
+    output: OutputKind | None
 
 
 @final
@@ -130,37 +138,33 @@ class Session:
         *,
         max_turns: int | None = None,
         tool_choice: ToolChoice | None = None,
+        output: OutputKind | None = None,
     ) -> Run:
         """A run of this session, to be entered with ``async with``: see :meth:`trio_agent.Agent.run`.
 
         Entering it raises ``SessionBusy`` or waits, as the session was opened, and ``SessionClosed``.
         """
-        return self._make(Prompt(admit(as_messages(input))), limited(self._config, max_turns, tool_choice))
+        config = limited(self._config, max_turns, tool_choice, output_of(output))
+        return self._make(Prompt(admit(as_messages(input))), config)
 
-    async def prompt(
-        self,
-        input: str | Message | Iterable[Message],
-        *,
-        max_turns: int | None = None,
-        tool_choice: ToolChoice | None = None,
-    ) -> RunResult:
+    async def prompt(self, input: str | Message | Iterable[Message], **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and return the result.  A checkpoint; cancelled, the run is settled first.
 
         What fails inside the run is in the result.  What a crash or a suspension has left is settled before.
 
         Raises:
           RequestError: the input is not a conversation that a model could answer.
-          SessionBusy: a run is under way, and the session does not queue.
-          SessionClosed: the session takes no more runs.
-          RuntimeError: called inside a tool, a hook or a listener of this session, which would wait for itself.
+          SessionBusy, SessionClosed: see :meth:`run`; RuntimeError: called inside a tool, a hook or a listener.
         """
-        return await self._played(self.run(input, max_turns=max_turns, tool_choice=tool_choice))
+        return await self._played(self.run(input, **options))
 
-    def resume_run(self, answers: Mapping[str, Answer] | None = None) -> Run:
+    def resume_run(self, answers: Mapping[str, Answer] | None = None, *, output: OutputKind | None = None) -> Run:
         """The run of :meth:`resume`, to be entered with ``async with``."""
-        return self._make(Resume({} if answers is None else answers), self._config)
+        return self._make(Resume(answers or {}), limited(self._config, output=output_of(output)))
 
-    async def resume(self, answers: Mapping[str, Answer] | None = None) -> RunResult:
+    async def resume(
+        self, answers: Mapping[str, Answer] | None = None, *, output: OutputKind | None = None
+    ) -> RunResult:
         """Go on, to the end, with what the log stops in.  A checkpoint; cancelled, the run is settled first.
 
         - A run that a crash has cut goes on under its id.  Calls that had started and have no end are
@@ -173,18 +177,19 @@ class Session:
           answers: by call id, what a person has answered: ``Allow`` or ``Deny`` to a request for approval, a
             text to a question.  The same answer may be given again.  What is not answered is asked again if
             the agent can ask, and stays suspended if it cannot (or if a crash has cut the run's own suspension).
+          output: as in :meth:`run`; what a run was given does not outlive its process.
 
         Raises:
           NotResumable: there is nothing to go on with.
           InvalidAnswer: nobody asked about that call, the answer is of the wrong kind, or another was given before.
           SessionBusy, SessionClosed, RuntimeError: as :meth:`prompt`.
         """
-        return await self._played(self.resume_run(answers))
+        return await self._played(self.resume_run(answers, output=output))
 
     def _make(self, opening: Opening, config: KernelConfig) -> Run:
         turn = _Turn(self._journal, self._admit, self._over)
-        turn.run = run = Run(config, config.ids(), opening, turn)
-        return run
+        turn.run = Run(config, config.ids(), opening, turn)
+        return turn.run
 
     async def _played(self, run: Run) -> RunResult:
         run.drain(reachable=True)

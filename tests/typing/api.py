@@ -404,6 +404,9 @@ def split(data: bytes) -> list[wires.ServerSentEvent]:
 def describe(value: object, context: tools.ToolContext) -> trio_agent.ToolResult:
     lane: tools.Lane = "till"
     assert_type(tools.schema_of(int), dict[str, Any])
+    kind: tools.OutputKind = {"type": "object"}
+    assert_type(tools.TypedOutput(kind).schema, dict[str, Any])
+    assert_type(tools.output_of(None), tools.TypedOutput | None)
     try:
         print(tools.Constraint(ge=1), lane, trio_agent.tool is tools.tool)
     except tools.InvalidArguments:

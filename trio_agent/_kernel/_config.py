@@ -8,7 +8,7 @@ import attrs
 
 from .._middleware import Middleware
 from .._options import Limits, Retry, Sampling
-from .._ports import Codec, Dispatcher, InputHandler, Listener, ModelProvider, SessionStore
+from .._ports import Codec, Dispatcher, InputHandler, Listener, ModelProvider, Output, SessionStore
 
 __all__ = ["KernelConfig"]
 
@@ -29,6 +29,8 @@ class KernelConfig:
     retry: Retry = attrs.field(factory=Retry)
     sampling: Sampling = Sampling()
     reasoning: str | None = None
+    output: Output | None = None
+    """What the final answer must be; ``None``: free text."""
     settle_timeout: float = 5
     """Seconds that a settlement may take."""
     log_stream: bool = False

@@ -1,4 +1,4 @@
-"""The limits of one run, where its caller has set others than the agent's."""
+"""The options of one run, where its caller has set others than the agent's."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import attrs
 
 from .._errors import ConfigError
 from .._options import ToolChoice
+from .._ports import Output
 from ._config import KernelConfig
 
 __all__ = ["check_tool_choice", "check_whole", "limited"]
 
 
-def limited(config: KernelConfig, max_turns: int | None, tool_choice: ToolChoice | None) -> KernelConfig:
-    """The blueprint with these limits; ``None``: as it is.
+def limited(
+    config: KernelConfig,
+    max_turns: int | None = None,
+    tool_choice: ToolChoice | None = None,
+    output: Output | None = None,
+) -> KernelConfig:
+    """The blueprint with these options; ``None``: as it is.
 
     Raises:
       ConfigError: one of them cannot be used; the message names it.
@@ -26,7 +32,9 @@ def limited(config: KernelConfig, max_turns: int | None, tool_choice: ToolChoice
     if tool_choice is not None:
         check_tool_choice(tool_choice, {spec.name for spec in config.dispatcher.specs})
         limits = attrs.evolve(limits, tool_choice=tool_choice)
-    return config if limits is config.limits else attrs.evolve(config, limits=limits)
+    if limits is config.limits and output is None:
+        return config
+    return attrs.evolve(config, limits=limits, output=config.output if output is None else output)
 
 
 def check_tool_choice(choice: object, known: Collection[str]) -> None:

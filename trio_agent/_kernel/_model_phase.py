@@ -8,7 +8,7 @@ the state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 import attrs
 import trio
@@ -21,7 +21,7 @@ from .._events import MessageDiscarded, ModelCallStart, PhaseChange, RetrySchedu
 from .._facts import MessageDelivered, MessageEnd, MessageQueued, ModelCallEnd, ModelCallFailed
 from .._messages import Message, ToolCall
 from .._model import ModelRequest
-from .._ports import Emit
+from .._ports import Decoded, Emit
 from ._attempts import Attempt
 from ._chain import Chain, hook_failed
 from ._config import KernelConfig
@@ -30,6 +30,9 @@ from ._interrupts import foreign
 from ._journal import Journal
 
 __all__ = ["ModelPhase"]
+
+MAX_TOLD: Final = 2_000
+"""Characters that the model is told of what is wrong with its output."""
 
 
 @final
@@ -120,7 +123,14 @@ class ModelPhase:
         if state.answers and choice != "none":
             choice = "auto"
         return ModelRequest(
-            messages, config.system, config.dispatcher.specs, choice, config.sampling, config.reasoning, state.turn
+            messages,
+            config.system,
+            config.dispatcher.specs,
+            choice,
+            config.sampling,
+            config.reasoning,
+            state.turn,
+            None if config.output is None else config.output.schema,
         )
 
     @trio.lowlevel.enable_ki_protection
@@ -142,7 +152,7 @@ class ModelPhase:
                 provider=self._config.model.name,
                 retryable=False,
             )
-        decoded = self._config.codec.decode(answer.message, request)
+        decoded = self._checked(self._config.codec.decode(answer.message, request))
         message, error = decoded.message, None
         if decoded.code is not None:
             error = Failure(decoded.code, decoded.error)
@@ -154,6 +164,20 @@ class ModelPhase:
             if not self._config.codec.streams and message.text and not message.calls:
                 journal.emit(TextDelta(attempt.message_id, message.text))
         journal.post(MessageEnd(message, answer.usage, error))
+
+    def _checked(self, decoded: Decoded) -> Decoded:
+        """The answer, looked at once more if the run would end with it and must end with a certain output."""
+        output, message = self._config.output, decoded.message
+        if output is None or decoded.code is not None or message.calls or message.finish_reason not in ("stop", None):
+            return decoded
+        if self._journal.state.queue:  # somebody has more to say: this answer is not the last
+            return decoded
+        try:
+            output.read(message.text)
+        except ValueError as error:
+            told = str(error)[:MAX_TOLD]
+            return Decoded(message, "MALFORMED_OUTPUT", f"the answer is not the output that was asked for: {told}")
+        return decoded
 
     def _named(self, message: Message) -> Message:
         """Give calls with blank ids, or ids that the session has seen, ids of their own."""

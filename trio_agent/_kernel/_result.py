@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -11,6 +11,7 @@ from .._errors import AgentError, ErrorCode, Failure, OutputError, ProviderError
 from .._facts import Request, StopReason
 from .._messages import Message
 from .._model import Usage
+from .._ports import Output
 from ._journal import Journal
 
 __all__ = ["RunResult", "result_of"]
@@ -40,6 +41,8 @@ class RunResult:
     """Messages that were accepted and that no turn came for."""
     pending: tuple[Request, ...] = ()
     """What a ``suspended`` run waits for, in the order of the calls: ``resume`` goes on with the answers."""
+    output: Any = None  # Any: of the type that was asked for
+    """The value of the last answer, if the run had an ``output`` and came to one; else ``None``."""
 
     def raise_for_error(self) -> RunResult:
         """Raise :attr:`error` if there is one; else return the result itself."""
@@ -48,10 +51,11 @@ class RunResult:
         return self
 
 
-def result_of(journal: Journal, cause: BaseException | None, *, keep_queue: bool) -> RunResult:
+def result_of(journal: Journal, cause: BaseException | None, *, keep_queue: bool, output: Output | None) -> RunResult:
     """The result of the run that has ended.
 
     Args:
+      output: what its last answer had to be.
       cause: the exception that ended it, if one did.
       keep_queue: the session keeps what was not delivered.
     """
@@ -70,7 +74,18 @@ def result_of(journal: Journal, cause: BaseException | None, *, keep_queue: bool
     waiting = () if keep_queue or not state.queue else state.snapshot().queued
     text = answers[-1].text if answers else ""
     pending = state.requests if stop_reason == "suspended" else ()
-    return RunResult(messages, text, state.usage, stop_reason, error, state.turns, waiting, pending)
+    value = _value(output, answers[-1]) if stop_reason == "stop" and answers else None
+    return RunResult(messages, text, state.usage, stop_reason, error, state.turns, waiting, pending, value)
+
+
+def _value(output: Output | None, answer: Message) -> Any:  # Any: see RunResult.output
+    """The value of the answer; ``None`` for one that was no last one: a run may stop behind its tools."""
+    if output is None or answer.calls:
+        return None
+    try:
+        return output.read(answer.text)
+    except ValueError:  # it was not checked, since a message waited that the run never came to
+        return None
 
 
 def _as_error(failure: Failure | None) -> AgentError:

@@ -125,7 +125,8 @@ class Run:
             await self._loop.run()
         finally:
             self._over = True
-            self._result = result_of(self._journal, self._control.cause, keep_queue=self._host.keeps)
+            journal, output = self._journal, self._config.output
+            self._result = result_of(journal, self._control.cause, keep_queue=self._host.keeps, output=output)
             self._last = self._journal.state.snapshot()
             self._log_to = len(self._journal.log)
             self._loop = self._models = None
@@ -314,9 +315,10 @@ class Run:
         return self._control.ended
 
     def configure(self, config: KernelConfig) -> None:
-        """Go by ``config`` from the next turn on, but for the limits.  For its session."""
+        """Go by ``config`` from the next turn on, but for the run's own options.  For its session."""
+        config = attrs.evolve(config, limits=self._config.limits, output=self._config.output)
         if self._nursery is None:
-            self._config = attrs.evolve(config, limits=self._config.limits)
+            self._config = config
         elif self._loop is not None:
             self._loop.configure(config)
 

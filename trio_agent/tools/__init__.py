@@ -6,6 +6,9 @@ from .._ports import ToolContext as ToolContext
 from ._convert import convert as convert
 from ._dispatch import MAX_ARGUMENT_BYTES as MAX_ARGUMENT_BYTES
 from ._dispatch import LocalDispatcher as LocalDispatcher
+from ._output import OutputKind as OutputKind
+from ._output import TypedOutput as TypedOutput
+from ._output import output_of as output_of
 from ._schema import Constraint as Constraint
 from ._schema import schema_of as schema_of
 from ._tool import FunctionTool as FunctionTool
@@ -21,9 +24,12 @@ __all__ = [
     "InvalidArguments",
     "Lane",
     "LocalDispatcher",
+    "OutputKind",
     "Tool",
     "ToolContext",
+    "TypedOutput",
     "convert",
+    "output_of",
     "schema_of",
     "tool",
 ]

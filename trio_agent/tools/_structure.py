@@ -23,7 +23,7 @@ from ._validate import InvalidArguments, Validator, make_validator
 if TYPE_CHECKING:
     from cattrs import Converter
 
-__all__ = ["Arguments", "Reader", "SchemaReader", "SignatureReader"]
+__all__ = ["Arguments", "Reader", "SchemaReader", "SignatureReader", "structurer"]
 
 Arguments: TypeAlias = dict[str, Any]  # Any: JSON, or structured values
 
@@ -153,6 +153,11 @@ def _float(value: float) -> float:
 
 def _hook(converter: Converter, annotation: Annotation) -> _Hook:
     return lambda value: converter.structure(value, annotation)
+
+
+def structurer(annotation: Annotation) -> Callable[[Any], object]:  # Any: JSON
+    """What makes a value of the annotated type out of JSON that its schema describes."""
+    return _hook(_make_converter(), annotation)
 
 
 def _make_converter() -> Converter:
