@@ -21,7 +21,7 @@ LEVEL_0 = ("_errors", "_options", "_messages", "_model", "_facts", "_written", "
 HTTP_CLIENTS = ("httpcore", "httpx", "httpx2")
 NURSERIES = ("_kernel/", "_session.py", "testing/", "cli/", "asyncio_guest.py", "toolkit/", "mcp/", "tools/_threads.py")
 """Where a nursery may be opened: concurrency stands in few places, in plain sight."""
-FOREIGN_TIMEOUTS = ("providers/_client_group.py",)
+FOREIGN_TIMEOUTS = ("providers/_client.py",)
 """Where a `timeout` is an argument of somebody else's function that ours must look like: an HTTP client's."""
 
 

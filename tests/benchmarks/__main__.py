@@ -19,7 +19,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from . import floor, kernel
+from . import floor, kernel, streams
 from .durable import Durability, durable
 from .script import CURSOR, FINAL, Ran, Turn, deltas, fanout, loop, three_turns
 
@@ -132,6 +132,7 @@ async def measure(rounds: int, show: Callable[[Row], None]) -> None:
     ratio = statistics.median(b / a for a, b in pairs)
     show(Row("W3", 1_000, "run", statistics.median(floors), statistics.median(ours), ratio, "1.75"))
     await measure_durable(rounds, show)
+    await measure_streams(rounds, show)
     for count in (10_000, 100_000):
         show(await compare("W4", "delta", deltas(count), count, seen_ours, seen_floor, max(3, rounds // 3), "0.20"))
 
@@ -151,9 +152,17 @@ async def measure_durable(rounds: int, show: Callable[[Row], None]) -> None:
                 show(Row(work, found.turns, "turn", found.commit, found.ours.wall, found.ratio, must, note))
 
 
+async def measure_streams(rounds: int, show: Callable[[Row], None]) -> None:
+    """1,000 streams at once through one provider, against the best grouping of bare clients."""
+    size = 1_000
+    best, bare, ours, ratio = await streams.measure(size, max(3, rounds // 3))
+    show(Row("streams", size, "stream", bare, ours, ratio, "1.50", f"the best of {streams.GROUPS} clients: {best}"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--only-durable", action="store_true", help="W6 alone")
+    parser.add_argument("--only-streams", action="store_true", help="the streams alone")
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each side; the median counts")
     options = parser.parse_args()
     print(f"{'work':<10} {'size':>7} {'unit':<6} {'floor us':>8} {'ours us':>8} {'ratio':>6}  must  note")
@@ -165,7 +174,8 @@ def main() -> None:
             flush=True,
         )
 
-    trio.run(measure_durable if options.only_durable else measure, options.rounds, show)
+    chosen = measure_durable if options.only_durable else measure_streams if options.only_streams else measure
+    trio.run(chosen, options.rounds, show)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ def every_response_is_closed(trial: Trial[RunWorld]) -> None:
     """When the run is over, every response of its model is closed."""
     model = trial.world.agent.model
     assert isinstance(model, HTTPProvider)
-    opened = model._client._transport.open  # the client has no better name for it
+    (client,) = model._post.args
+    opened = client._transport.open  # neither has a better name for it
     assert not opened, f"{opened} responses are open"
 
 

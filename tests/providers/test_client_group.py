@@ -56,9 +56,7 @@ class Maker:
 
 
 def open_stream(group: ClientGroup) -> Any:
-    return group.stream(
-        "POST", "http://x", content=b"", headers={}, timeout=(1, None, None, None), follow_redirects=False
-    )
+    return group.post("http://x", b"", {})
 
 
 async def test_one_client_is_enough_for_one_stream_at_a_time() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ._client_group import HTTPClient as HTTPClient
-from ._client_group import HTTPResponse as HTTPResponse
+from ._client import HTTPClient as HTTPClient
+from ._client import HTTPResponse as HTTPResponse
 from ._http import HTTPProvider as HTTPProvider
 from ._presets import OpenAI as OpenAI
 from ._presets import from_name as from_name

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Final, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
 
 import attrs
 import trio
 
-__all__ = ["MEMBER_LOAD", "ClientGroup", "ClosableClient", "HTTPClient", "HTTPResponse", "TimeLimits"]
+from ._client import ClosableClient, HTTPResponse, post
+
+__all__ = ["MEMBER_LOAD", "ClientGroup"]
 
 GROUP_SIZE: Final = 50
 """Clients in a group."""
@@ -19,52 +21,6 @@ MEMBER_LOAD: Final = 20
 
 CLOSE_LIMIT: Final = 5.0
 """Seconds in which a client must be closed."""
-
-TimeLimits: TypeAlias = tuple[float | None, float | None, float | None, float | None]
-"""Seconds to connect, read, write and wait for a free connection, in the form that httpx and httpx2 share."""
-
-
-class HTTPResponse(Protocol):
-    """What is used of an answer."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, found whatever their case."""
-        ...
-
-    def aiter_raw(self) -> AsyncIterator[bytes]:
-        """The body as it was sent, in the pieces in which it comes."""
-        ...
-
-
-class HTTPClient(Protocol):
-    """What is used of a client; ``httpx.AsyncClient`` and ``httpx2.AsyncClient`` are such."""
-
-    def stream(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes,
-        headers: Mapping[str, str],
-        timeout: TimeLimits,
-        follow_redirects: bool,
-    ) -> AbstractAsyncContextManager[HTTPResponse]:
-        """Send a request; the answer is closed when the block is left."""
-        ...
-
-
-class ClosableClient(HTTPClient, Protocol):
-    """A client that can be closed."""
-
-    async def aclose(self) -> None:
-        """Close all its connections."""
-        ...
 
 
 @attrs.define(eq=False)
@@ -88,23 +44,12 @@ class ClientGroup:
         self._members: list[_Member] = []
 
     @asynccontextmanager
-    async def stream(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes,
-        headers: Mapping[str, str],
-        timeout: TimeLimits,
-        follow_redirects: bool,
-    ) -> AsyncGenerator[HTTPResponse]:
-        """A stream of the client that has the fewest."""
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[HTTPResponse]:
+        """The answer to a POST, through the client that has the fewest streams; closed when the block is left."""
         member = self._pick()
         member.busy += 1
         try:
-            async with member.client.stream(
-                method, url, content=content, headers=headers, timeout=timeout, follow_redirects=follow_redirects
-            ) as answer:
+            async with post(member.client, url, body, headers) as answer:
                 yield answer
         finally:
             member.busy -= 1

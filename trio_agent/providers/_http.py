@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -19,23 +20,11 @@ from .._errors import ConfigError, ErrorCode, ProviderError, describe
 from .._model import Finish, ModelChunk, ModelRequest
 from .._ports import Emit, Wire, WireResponse
 from ..wires import redact
-from ._client_group import (
-    MEMBER_LOAD,
-    ClientGroup,
-    ClosableClient,
-    HTTPClient,
-    HTTPResponse,
-    TimeLimits,
-)
+from ._client import ClosableClient, HTTPClient, HTTPResponse, post
+from ._client_group import MEMBER_LOAD, ClientGroup
 from ._inflate import inflater
 
 __all__ = ["HTTPProvider"]
-
-CONNECT_LIMIT: Final = 30.0
-"""Seconds in which a connection must stand."""
-
-LIMITS: Final[TimeLimits] = (CONNECT_LIMIT, None, None, None)
-"""Only connecting has a limit: one on reading would fire on a model that thinks, before the kernel's own."""
 
 DRAIN: Final = 1.0
 """Seconds in which the last bytes after an answer may come, so that the connection can be used again."""
@@ -121,8 +110,12 @@ class HTTPProvider:
             _check_header("api_key", key)
             self._headers[auth[0].lower()] = auth[1] + key
             self._secrets += (key,)
-        self._group = ClientGroup(_make_clients()) if client is None else None
-        self._client: HTTPClient | None = client
+        self._group: ClientGroup | None = None
+        if client is None:
+            self._group = ClientGroup(_make_clients())
+            self._post = self._group.post
+        else:
+            self._post = partial(post, client)
         self._closed = False
 
     @property
@@ -192,11 +185,7 @@ class HTTPProvider:
         sent = self._wire.request(request, self._model)
         url = urlunsplit(self._base._replace(path=self._base.path.rstrip("/") + sent.path, fragment=""))
         headers = {**self._headers, **sent.headers}
-        client = self._group if self._client is None else self._client
-        assert client is not None
-        async with client.stream(
-            "POST", url, content=sent.body, headers=headers, timeout=LIMITS, follow_redirects=False
-        ) as answer:
+        async with self._post(url, sent.body, headers) as answer:
             if not 200 <= answer.status_code < 300:
                 return self._wire.error(answer.status_code, answer.headers, await _error_body(answer))
             reader = self._wire.response(request, answer.headers.get("content-type", ""))
@@ -329,24 +318,6 @@ def _make_clients() -> Callable[[], ClosableClient]:
     def make() -> ClosableClient:
         import httpx  # noqa: ASYNC127  # httpx2 works as well, as `client`, and costs more to install
 
-        class Body(httpx.AsyncByteStream):
-            """A request's body; httpx's own is an async generator, which a cancelled send leaves suspended."""
-
-            def __init__(self, data: bytes) -> None:
-                self._parts = [data]
-
-            def __aiter__(self) -> AsyncIterator[bytes]:
-                return self
-
-            async def __anext__(self) -> bytes:
-                if not self._parts:
-                    raise StopAsyncIteration
-                return self._parts.pop()
-
-            @classmethod
-            async def replace(cls, request: httpx.Request) -> None:
-                request.stream = cls(request.content)
-
         if not context:
             context.append(httpx.create_ssl_context())
         # No limit: whoever waits for a free connection would seem to wait for the model.
@@ -355,8 +326,6 @@ def _make_clients() -> Callable[[], ClosableClient]:
         direct: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(
             ("all://127.0.0.1", "all://localhost", "all://[::1]")
         )
-        return httpx.AsyncClient(
-            verify=context[0], limits=limits, mounts=direct, event_hooks={"request": [Body.replace]}
-        )
+        return httpx.AsyncClient(verify=context[0], limits=limits, mounts=direct)
 
     return make

@@ -12,7 +12,7 @@ import attrs
 from .._errors import ConfigError
 from .._ports import Wire
 from ..wires import OpenAIChatWire
-from ._client_group import HTTPClient
+from ._client import HTTPClient
 from ._http import HTTPProvider
 
 __all__ = ["OpenAI", "from_name"]
