@@ -48,7 +48,8 @@ class TypedOutput:
                 self.schema = _schema(kind)
                 self._read = _reader(self.schema, kind)
         except (Unusable, ConfigError) as error:
-            raise ConfigError(f"output: {error}") from error
+            told = error.message if isinstance(error, ConfigError) else error
+            raise ConfigError(f"output: {told}") from error
 
     def read(self, text: str) -> Any:  # Any: of the class that was given, or a dict
         """The value that a final answer stands for.  A code fence around it is taken off.
