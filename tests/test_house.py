@@ -189,7 +189,10 @@ def test_lowest_installs_exactly_the_lower_bounds() -> None:
     dependencies = described["dependencies"]
     assert isinstance(extras, dict)
     assert isinstance(dependencies, list)
-    bounds = {requirement.replace(">=", "==") for requirement in (*dependencies, *extras["cli"], *extras["httpx2"])}
+    bounds = {
+        requirement.replace(">=", "==")
+        for requirement in (*dependencies, *extras["cli"], *extras["httpx2"], *extras["repair"])
+    }
     tox = (ROOT / "tox.ini").read_text(encoding="utf-8")
     section = tox.partition("[testenv:lowest]")[2].partition("\n[")[0]
     assert set(re.findall(r"^\s+([a-z0-9-]+==\S+)$", section, re.MULTILINE)) == bounds

@@ -107,7 +107,11 @@ async def raises_at_the_end(event: Event) -> None:
 
 
 @pytest.mark.parametrize("how", ["break", "body exception", "outer cancel"])
-@pytest.mark.parametrize("options", [{"middleware": [RaisesAtTheEnd()]}, {"listeners": [raises_at_the_end]}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"middleware": [RaisesAtTheEnd()]}, {"listeners": [raises_at_the_end]}],
+    ids=["middleware", "listeners"],
+)
 async def test_what_fails_while_leaving_does_not_hide_why_it_was_left(
     autojump_clock: MockClock, how: str, options: dict[str, Any]
 ) -> None:

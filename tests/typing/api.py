@@ -368,7 +368,11 @@ class Wire:
 MODEL: trio_agent.ModelProvider = Model()
 WIRE: trio_agent.Wire = Wire()
 CHAT: trio_agent.Wire = wires.OpenAIChatWire()
-CODEC: trio_agent.Codec = codecs.NativeCodec()
+MESSAGES: trio_agent.Wire = wires.AnthropicWire(cache="5m", thinking="budget", budgets={"deep": 9000})
+GEMINI: trio_agent.Wire = wires.GeminiWire(schemas="openapi", output="words", result_media="inside", stand_in="x")
+CODEC: trio_agent.Codec = codecs.NativeCodec(text_calls=True)
+IN_JSON: trio_agent.Codec = codecs.JSONCodec("Be brief.", constrain=True)
+IN_TEXT: trio_agent.Codec = codecs.ReActCodec(instructions="Be brief.")
 LOCAL: trio_agent.Dispatcher = tools.LocalDispatcher([price])
 SCRIPTED: trio_agent.ModelProvider = testing.ScriptedModel(testing.say("Yes."))
 
@@ -383,7 +387,9 @@ def decode(codec: trio_agent.Codec, message: trio_agent.Message, request: trio_a
 async def speak(client: providers.HTTPClient) -> None:
     async with providers.OpenAI("gpt-5-mini", client=client) as model:
         assert_type(model, providers.HTTPProvider)
+    assert_type(providers.Anthropic("claude-sonnet-4-6"), providers.HTTPProvider)
     assert_type(providers.from_name("groq:llama"), providers.HTTPProvider)
+    assert_type(providers.Gemini("gemini-2.5-flash", client=client), providers.HTTPProvider)
     own: trio_agent.ModelProvider = providers.HTTPProvider(WIRE, model="m", base_url="http://localhost")
     await own.stream(trio_agent.ModelRequest([]), print)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._json import JSONCodec as JSONCodec
 from ._native import NativeCodec as NativeCodec
+from ._react import ReActCodec as ReActCodec
 
-__all__ = ["NativeCodec"]
+__all__ = ["JSONCodec", "NativeCodec", "ReActCodec"]

@@ -1,4 +1,4 @@
-"""For models that call tools natively: everything goes through as it is.
+"""For models that call tools natively: everything goes through as it is, or calls are read out of the text.
 
 Knows nothing of any vendor; the wires speak their protocols.
 """
@@ -12,6 +12,8 @@ import attrs
 from .._messages import Message
 from .._model import ModelRequest
 from .._ports import Decoded
+from ._calls import NOT_READ, Malformed, decoded, refused
+from ._text_formats import read_text_calls
 
 __all__ = ["NativeCodec"]
 
@@ -21,12 +23,17 @@ _MAX_ERROR: Final = 4_000
 
 @attrs.frozen
 class NativeCodec:
-    """The codec of an agent whose model has tool calling of its own.  It never finds an answer malformed."""
+    """The codec of an agent whose model has tool calling of its own."""
+
+    text_calls: bool = False
+    """Read the calls of Hermes, Qwen, Mistral and Llama out of plain text, where a server has not parsed them.
+    Answers are buffered then.  Only an answer without native calls is looked at; a format without a tag counts
+    only for tools that there are, with nothing around it; what cannot be read is repaired by asking."""
 
     @property
     def streams(self) -> bool:
-        """Always: there is nothing to wait for."""
-        return True
+        """Whether there is nothing to wait for."""
+        return not self.text_calls
 
     def encode(self, request: ModelRequest) -> ModelRequest:
         """The request itself; without tools there is no choice among them, and servers refuse one."""
@@ -35,8 +42,17 @@ class NativeCodec:
         return attrs.evolve(request, tool_choice="auto")
 
     def decode(self, message: Message, request: ModelRequest) -> Decoded:
-        """The message itself.  Arguments that are no JSON are the dispatcher's business."""
-        return Decoded(message)
+        """The message itself, or with the calls that its text holds.
+
+        Arguments that are no JSON are the dispatcher's business.
+        """
+        if not self.text_calls or message.calls or message.finish_reason in NOT_READ:
+            return Decoded(message)
+        try:
+            said = read_text_calls(message.text, request)
+        except Malformed as error:
+            return refused(message, error)
+        return Decoded(message) if said is None else decoded(message, said, request.turn)
 
     def repair(self, error: str, attempt: int) -> str:
         """A plain request to answer again, with what was wrong; of a long error, with its beginning."""

@@ -33,14 +33,18 @@ def instructed(request: ModelRequest) -> str | None:
     return told if not request.system else f"{request.system}\n\n{told}"
 
 
-def is_strict(schema: object) -> bool:
-    """Whether OpenAI's strict mode takes the schema: every object closed, every property required.
+def is_strict(schema: Mapping[str, Any]) -> bool:  # Any: a JSON Schema
+    """Whether OpenAI's strict mode takes the schema: an object at the top, each closed, every property required.
 
     Source: OpenAI's guide "Structured model outputs", read 2026-11.  A schema that is not so is sent without strict
     mode: rewriting it would ask the model for something else than what is checked.
     """
+    return schema.get("type") == "object" and _is_closed(schema)
+
+
+def _is_closed(schema: object) -> bool:
     if isinstance(schema, list):
-        return all(map(is_strict, cast("list[object]", schema)))
+        return all(map(_is_closed, cast("list[object]", schema)))
     fields = as_object(schema)
     if "properties" in fields or fields.get("type") == "object":
         properties = as_object(fields.get("properties"))
@@ -49,6 +53,6 @@ def is_strict(schema: object) -> bool:
     if any(key in fields for key in ("oneOf", "allOf", "not", "if", "patternProperties", "prefixItems")):
         return False
     named: list[JSONObject] = [as_object(fields.get(key)) for key in ("properties", "$defs", "definitions")]
-    return all(is_strict(part) for parts in named for part in parts.values()) and all(
-        is_strict(fields[key]) for key in ("items", "anyOf") if key in fields
+    return all(_is_closed(part) for parts in named for part in parts.values()) and all(
+        _is_closed(fields[key]) for key in ("items", "anyOf") if key in fields
     )
