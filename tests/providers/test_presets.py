@@ -11,11 +11,11 @@ import pytest
 import trio
 
 from trio_agent._errors import ConfigError
-from trio_agent._messages import Message
-from trio_agent._model import ModelRequest
+from trio_agent._messages import Message, ToolCall, ToolResult
+from trio_agent._model import ModelRequest, ToolSpec
 from trio_agent._options import Sampling
-from trio_agent.providers import HTTPProvider, OpenAI, from_name
-from trio_agent.wires import OpenAIChatWire
+from trio_agent.providers import Anthropic, Gemini, HTTPProvider, OpenAI, from_name
+from trio_agent.wires import AnthropicWire, GeminiWire, OpenAIChatWire
 
 VENDORS = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -152,3 +152,178 @@ def test_an_address_that_is_none_is_refused_by_name(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAI("m", base_url=url, api_key="k")
     assert repr(url) in caught.value.message
+
+
+# ------------------------------------------------------------------------------------------- Gemini
+
+
+class GeminiAnswer(Answer):
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+        await trio.lowlevel.checkpoint()
+        yield b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}'
+
+
+class GeminiClient(Client):
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, content: bytes, headers: Mapping[str, str], **_: Any
+    ) -> AsyncGenerator[Answer]:
+        self.url, self.headers, self.body = url, headers, json.loads(content)
+        yield GeminiAnswer()
+
+
+@pytest.fixture
+def no_google_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.usefixtures("no_google_keys")
+@pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+@pytest.mark.parametrize("make", [Gemini, lambda model, **options: from_name(f"gemini:{model}", **options)])
+async def test_gemini_is_asked_at_its_model_s_address_with_its_own_header(
+    make: Any, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "key-of-the-vendor")
+    client = GeminiClient()
+    provider = make("gemini-2.5-flash", client=client, context_window=7)
+    assert (provider.name, provider.model, provider.context_window) == ("gemini", "gemini-2.5-flash", 7)
+    sent = await asked(provider, client)
+    base = "https://generativelanguage.googleapis.com/v1beta"
+    assert sent.url == f"{base}/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
+    assert sent.headers["x-goog-api-key"] == "key-of-the-vendor"
+    assert "authorization" not in sent.headers
+    assert sent.body["generationConfig"] == {"maxOutputTokens": 5}
+
+
+@pytest.mark.usefixtures("no_google_keys")
+def test_gemini_needs_its_key_and_the_first_variable_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="GEMINI_API_KEY"):
+        Gemini("gemini-2.5-flash")
+    monkeypatch.setenv("GEMINI_API_KEY", "  ")
+    monkeypatch.setenv("GOOGLE_API_KEY", " ")
+    with pytest.raises(ConfigError, match="GEMINI_API_KEY"):
+        from_name("gemini:gemini-2.5-flash")
+
+
+@pytest.mark.usefixtures("no_google_keys")
+async def test_gemini_elsewhere_keeps_the_address_s_query_and_takes_no_key_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "key-of-the-vendor")
+    client = GeminiClient()
+    base = "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google"
+    provider = Gemini("gemini-x", base_url=f"{base}/?tenant=1", client=client, headers={"Authorization": "Bearer t"})
+    sent = await asked(provider, client)
+    assert sent.url == f"{base}/models/gemini-x:streamGenerateContent?tenant=1&alt=sse"
+    assert sent.headers["authorization"] == "Bearer t"
+    assert "x-goog-api-key" not in sent.headers
+
+
+@pytest.mark.parametrize(
+    ("model", "new"),
+    [
+        ("gemini-1.5-pro", False),
+        ("gemini-2.0-flash-exp", False),
+        ("models/gemini-2.5-pro", False),
+        ("gemma-3-27b-it", False),
+        ("gemini-3-pro-preview", True),
+        ("gemini-3.5-flash", True),
+        ("gemini-flash-latest", True),
+        ("gemini-20-flash", True),
+    ],
+)
+async def test_gemini_s_wire_suits_the_model(model: str, new: bool) -> None:
+    client = GeminiClient()
+    call = Message("assistant", (ToolCall("c", "look"),))
+    request = ModelRequest(
+        (Message("user", "Hi"), call, Message("tool", (ToolResult("c"),))),
+        tools=(ToolSpec("look", "", {}),),
+        output_schema={"type": "object"},
+    )
+    await Gemini(model, api_key="k", client=client).stream(request, lambda _: None)
+    assert ("responseJsonSchema" in client.body.get("generationConfig", {})) == new
+    assert ("thoughtSignature" in client.body["contents"][1]["parts"][0]) == new
+    own = Gemini(model, api_key="k", client=client, wire=GeminiWire(output="words"))
+    await own.stream(request, lambda _: None)
+    assert "generationConfig" not in client.body
+
+
+async def test_a_server_that_speaks_gemini_is_no_server_of_chat_completions() -> None:
+    client = Client()
+    facade = "https://generativelanguage.googleapis.com/v1beta/openai"
+    sent = await asked(OpenAI("gemini-2.5-flash", base_url=facade, api_key="k", client=client), client)
+    assert sent.url == f"{facade}/chat/completions"
+    assert sent.body["max_tokens"] == 5
+
+
+# ---------------------------------------------------------------------------------------- Anthropic
+
+
+class AnthropicAnswer(Answer):
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+        await trio.lowlevel.checkpoint()
+        yield b'{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}'
+
+
+class AnthropicClient(Client):
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, content: bytes, headers: Mapping[str, str], **_: Any
+    ) -> AsyncGenerator[Answer]:
+        self.url, self.headers, self.body = url, headers, json.loads(content)
+        yield AnthropicAnswer()
+
+
+ANTHROPIC = [Anthropic, lambda model, **options: from_name(f"anthropic:{model}", **options)]
+
+
+@pytest.fixture
+def no_anthropic_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+
+
+@pytest.mark.parametrize("make", ANTHROPIC)
+async def test_anthropic_is_asked_with_its_own_headers(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor\n")
+    client = AnthropicClient()
+    provider = make("claude-sonnet-4-6", client=client, context_window=7, headers={"x-mine": "1"})
+    assert (provider.name, provider.model, provider.context_window) == ("anthropic", "claude-sonnet-4-6", 7)
+    sent = await asked(provider, client)
+    assert sent.url == "https://api.anthropic.com/v1/messages"
+    assert sent.headers["x-api-key"] == "key-of-the-vendor"
+    assert sent.headers["anthropic-version"] == "2023-06-01"
+    assert sent.headers["x-mine"] == "1"
+    assert "authorization" not in sent.headers
+    assert (sent.body["model"], sent.body["max_tokens"]) == ("claude-sonnet-4-6", 5)
+    assert "key-of" not in repr(provider)
+
+
+@pytest.mark.usefixtures("no_anthropic_key")
+@pytest.mark.parametrize("make", ANTHROPIC)
+async def test_another_server_that_speaks_messages_needs_no_key(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
+        make("claude-sonnet-4-6")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
+    client = AnthropicClient()
+    sent = await asked(make("m", base_url="http://localhost:8080/v1", client=client), client)
+    assert sent.url == "http://localhost:8080/v1/messages"
+    assert "x-api-key" not in sent.headers
+    sent = await asked(make("m", base_url="http://localhost:8080/v1", client=client, api_key="mine"), client)
+    assert sent.headers["x-api-key"] == "mine"
+
+
+async def test_the_options_of_anthropic_s_wire_can_be_given() -> None:
+    client = AnthropicClient()
+    wire = AnthropicWire(cache="1h", betas=("b-1",))
+    sent = await asked(Anthropic("m", api_key="k", client=client, wire=wire), client)
+    assert sent.headers["anthropic-beta"] == "b-1"
+    assert sent.body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+
+
+async def test_chat_completions_at_anthropic_s_address_are_chat_completions() -> None:
+    client = Client()
+    provider = OpenAI("claude-sonnet-4-6", base_url="https://api.anthropic.com/v1", api_key="k", client=client)
+    sent = await asked(provider, client)
+    assert sent.url == "https://api.anthropic.com/v1/chat/completions"
+    assert sent.headers["authorization"] == "Bearer k"

@@ -11,7 +11,17 @@ import attrs
 from trio_agent._core._assembler import Answer, StreamAssembler
 from trio_agent._errors import ErrorCode, ProviderError
 from trio_agent._messages import Message
-from trio_agent._model import CallChunk, Finish, ModelRequest, ReasoningChunk, TextChunk, ToolSpec, Usage
+from trio_agent._model import (
+    CallChunk,
+    Finish,
+    ModelRequest,
+    NativeChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolSpec,
+    Usage,
+)
+from trio_agent._ports import Wire
 from trio_agent.wires import OpenAIChatWire
 
 REQUEST = ModelRequest((Message("user", "Hello."),))
@@ -28,6 +38,7 @@ class Outcome:
     thought: str
     usage: Usage
     calls: bool
+    natives: bool
     finishes: int
 
 
@@ -36,7 +47,7 @@ def decode(
     content_type: str = "text/event-stream",
     cuts: Iterable[int] = (),
     *,
-    wire: OpenAIChatWire | None = None,
+    wire: Wire | None = None,
     tools: tuple[ToolSpec, ...] = (),
 ) -> Outcome:
     """Read ``body`` in pieces that end at ``cuts``, as a provider does."""
@@ -47,16 +58,18 @@ def decode(
     thought: list[str] = []
     finishes = 0
     calls = False
+    natives = False
     answer: Answer | None = None
     code: ErrorCode | None = None
     message = ""
 
     def take(chunks: Iterable[Any]) -> None:
-        nonlocal finishes, calls
+        nonlocal finishes, calls, natives
         for chunk in chunks:
             assembler.receive(chunk, False)
             finishes += type(chunk) is Finish
             calls = calls or type(chunk) is CallChunk
+            natives = natives or type(chunk) is NativeChunk
             if type(chunk) is TextChunk:
                 shown.append(chunk.text)
             elif type(chunk) is ReasoningChunk:
@@ -73,4 +86,4 @@ def decode(
         answer = assembler.finish()
     except ProviderError as error:
         code, message = error.code, error.message
-    return Outcome(answer, code, message, "".join(shown), "".join(thought), assembler.usage, calls, finishes)
+    return Outcome(answer, code, message, "".join(shown), "".join(thought), assembler.usage, calls, natives, finishes)

@@ -30,6 +30,18 @@ def test_all_names_are_legal_and_unique_and_mapped_back(names: list[str]) -> Non
     assert [WireNames(names).to_wire(name) for name in names] == wire
 
 
+@given(st.lists(odd | st.sampled_from(["1st", "-x", "_1st", "9" * 64, "0.5"]), unique=True))
+def test_a_name_begins_with_a_letter_where_the_vendor_wants_that(names: list[str]) -> None:
+    mapped = WireNames(names, letter_first=True)
+    wire = [mapped.to_wire(name) for name in names]
+    assert len(set(wire)) == len(names)
+    assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", name) for name in wire)
+    assert [mapped.to_original(name) for name in wire] == names
+    assert all(mapped.accepts(name) for name in wire)
+    plain = WireNames(["1st", "-x"])
+    assert [plain.to_wire(name) for name in ("1st", "-x")] == ["1st", "-x"]
+
+
 @given(odd)
 def test_a_name_is_the_same_in_every_request(name: str) -> None:
     assert WireNames([name, "other"]).to_wire(name) == WireNames(["x.y", name]).to_wire(name)

@@ -62,7 +62,8 @@ class HTTPProvider:
     Args:
       wire: the server's protocol.
       model: the name of the model.
-      base_url: what the wire's path is added to, such as ``"https://api.openai.com/v1"``; a query is kept.
+      base_url: what the wire's path is added to, such as ``"https://api.openai.com/v1"``; a query is kept, and one of
+        the wire's path stands behind it.
       api_key: sent in the header that ``auth`` names; ``None``: no such header is sent.
       client: any client with ``stream``, of httpx, httpx2 or your own.  It stays yours to close.  By default
         a small group of httpx clients, made at the first call and closed with the provider.
@@ -183,7 +184,9 @@ class HTTPProvider:
 
     async def _call(self, request: ModelRequest, emit: Emit) -> Exception | None:
         sent = self._wire.request(request, self._model)
-        url = urlunsplit(self._base._replace(path=self._base.path.rstrip("/") + sent.path, fragment=""))
+        path, _, query = sent.path.partition("?")
+        query = "&".join(filter(None, (self._base.query, query)))
+        url = urlunsplit(self._base._replace(path=self._base.path.rstrip("/") + path, query=query, fragment=""))
         headers = {**self._headers, **sent.headers}
         async with self._post(url, sent.body, headers) as answer:
             if not 200 <= answer.status_code < 300:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,32 +12,40 @@ import attrs
 
 from .._errors import ConfigError
 from .._ports import Wire
-from ..wires import OpenAIChatWire
+from ..wires import AnthropicWire, GeminiWire, OpenAIChatWire
 from ._client import HTTPClient
 from ._http import HTTPProvider
 
-__all__ = ["OpenAI", "from_name"]
+__all__ = ["Anthropic", "Gemini", "OpenAI", "from_name"]
 
+ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
+GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 
 @attrs.frozen
 class Vendor:
-    """One vendor that speaks chat completions."""
+    """One vendor."""
 
     base_url: str
     key: str
     """The environment variable that holds the key."""
-    wire: OpenAIChatWire
+    wire: Wire
+    auth: tuple[str, str] = ("Authorization", "Bearer ")
+    """The header that carries the key, and what stands before the key."""
+    other_key: str | None = None
+    """The environment variable that is looked at where the first one is not set."""
 
 
 VENDORS: Final[Mapping[str, Vendor]] = {
+    "anthropic": Vendor(ANTHROPIC_URL, "ANTHROPIC_API_KEY", AnthropicWire(), ("x-api-key", "")),
     "cerebras": Vendor("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", OpenAIChatWire(vendor="cerebras")),
     "deepseek": Vendor(
         "https://api.deepseek.com",
         "DEEPSEEK_API_KEY",
         OpenAIChatWire(max_tokens_field="max_tokens", send_reasoning=True, output="json_object", vendor="deepseek"),
     ),
+    "gemini": Vendor(GEMINI_URL, "GEMINI_API_KEY", GeminiWire(), ("x-goog-api-key", ""), "GOOGLE_API_KEY"),
     "groq": Vendor("https://api.groq.com/openai/v1", "GROQ_API_KEY", OpenAIChatWire(vendor="groq")),
     "mistral": Vendor(
         "https://api.mistral.ai/v1",
@@ -60,8 +69,90 @@ VENDORS: Final[Mapping[str, Vendor]] = {
 
 AZURE: Final = ".openai.azure.com"
 
+BEFORE_GEMINI_3: Final = re.compile(r"(?:.*/)?(?:gemini-[12]\b|gemini-(?:pro|ultra)|gemma)")
+"""Models that take no schema of an answer together with tools, and that need no seals on calls."""
+
+GEMINI_3: Final = GeminiWire(output="schema", stand_in="skip_thought_signature_validator")
+
 COMPATIBLE: Final = OpenAIChatWire(max_tokens_field="max_tokens")
 """For a server of which nothing is known but that it speaks chat completions."""
+
+
+def Anthropic(  # noqa: N802  # it makes a provider, and is named for the vendor
+    model: str,
+    *,
+    base_url: str = ANTHROPIC_URL,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+    wire: Wire | None = None,
+) -> HTTPProvider:
+    """A model of Anthropic, or of any server that speaks the Messages protocol.
+
+    Args:
+      model: such as ``"claude-sonnet-4-6"``.
+      base_url: of the server, without ``/messages``.
+      api_key: by default ``ANTHROPIC_API_KEY`` of the environment, which is sent to Anthropic only: with another
+        ``base_url`` a key is optional, and must be given here.
+      client: see :class:`HTTPProvider`.
+      headers: sent with every request.
+      context_window: tokens that fit into one request, if known.
+      wire: by default :class:`~trio_agent.wires.AnthropicWire` as it is; caching, budgets for thinking and the
+        vendor's own tools are options of it.
+
+    Raises:
+      ConfigError: there is no key for Anthropic, or ``base_url`` cannot be used.
+    """
+    return _provider(
+        "anthropic",
+        model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=wire,
+    )
+
+
+def Gemini(  # noqa: N802  # see Anthropic
+    model: str,
+    *,
+    base_url: str = GEMINI_URL,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+    wire: Wire | None = None,
+) -> HTTPProvider:
+    """A model of Google's, through the Gemini API or a server that speaks as it does.
+
+    On Vertex AI, ``base_url`` ends with ``/publishers/google``, and ``headers`` bring the access token.
+
+    Args:
+      model: such as ``"gemini-2.5-flash"``.
+      base_url: of the server, up to and without ``/models``.
+      api_key: by default ``GEMINI_API_KEY``, or else ``GOOGLE_API_KEY``, of the environment, which is sent to the Gemini
+        API only: with another ``base_url`` a key is optional, and must be given here.
+      client: see :class:`HTTPProvider`.
+      headers: sent with every request.
+      context_window: tokens that fit into one request, if known.
+      wire: by default the one that suits the model.
+
+    Raises:
+      ConfigError: there is no key for the Gemini API, or ``base_url`` cannot be used.
+    """
+    return _provider(
+        "gemini",
+        model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=wire,
+    )
 
 
 def OpenAI(  # noqa: N802  # it makes a provider, and is named for the vendor
@@ -149,11 +240,11 @@ def _provider(
     vendor = VENDORS[name]
     if base_url.rstrip("/") == vendor.base_url and api_key is None:
         # Only here: the vendor's key is nobody else's business.
-        api_key = os.environ.get(vendor.key)
-        if not (api_key or "").strip():
+        api_key = _key_of(vendor)
+        if api_key is None:
             raise ConfigError(f"no key for {name}: set {vendor.key}, or give api_key")
     if wire is None:
-        wire = vendor.wire if name != "openai" else _wire_at(base_url)
+        wire = _wire_of(name, model, base_url)
     return HTTPProvider(
         wire,
         model=model,
@@ -163,14 +254,28 @@ def _provider(
         name=name,
         headers=headers,
         context_window=context_window,
+        auth=vendor.auth,
     )
 
 
-def _wire_at(base_url: str) -> OpenAIChatWire:
-    """The wire that suits the server at ``base_url``."""
+def _key_of(vendor: Vendor) -> str | None:
+    """The vendor's key in the environment, if there is one."""
+    names = [name for name in (vendor.key, vendor.other_key) if name is not None]
+    return next((key for name in names if (key := os.environ.get(name, "")).strip()), None)
+
+
+def _wire_of(name: str, model: str, base_url: str) -> Wire:
+    """The wire that suits the vendor, the model and the server."""
+    if name == "gemini" and not BEFORE_GEMINI_3.match(model):
+        return GEMINI_3
+    return _wire_at(base_url) if name == "openai" else VENDORS[name].wire
+
+
+def _wire_at(base_url: str) -> Wire:
+    """The wire of chat completions that suits the server at ``base_url``."""
     host = _host(base_url)
     for vendor in VENDORS.values():
-        if host == _host(vendor.base_url):
+        if host == _host(vendor.base_url) and isinstance(vendor.wire, OpenAIChatWire):
             return vendor.wire
     return VENDORS["openai"].wire if host.endswith(AZURE) else COMPATIBLE
 

@@ -94,7 +94,10 @@ OVERFLOW: Final = _pattern(
 RULES: Final[tuple[ErrorRule, ...]] = (
     # One request is larger than the whole minute's allowance: waiting never helps, shrinking does.
     ErrorRule("RATE_LIMIT", _words("rate_limit_exceeded"), _pattern("^request too large"), retryable=False),
-    ErrorRule("QUOTA_EXCEEDED", _words("insufficient_quota exceeded_current_quota_error billing_hard_limit_reached")),
+    ErrorRule(
+        "QUOTA_EXCEEDED",
+        _words("insufficient_quota exceeded_current_quota_error billing_hard_limit_reached billing_error"),
+    ),
     ErrorRule("QUOTA_EXCEEDED", statuses=frozenset({402})),
     ErrorRule("QUOTA_EXCEEDED", pattern=_pattern("credit balance is too low", "insufficient (?:account )?balance")),
     ErrorRule("OVERLOADED", _words("overloaded_error engine_overloaded_error unavailable_error")),
@@ -115,6 +118,7 @@ RULES: Final[tuple[ErrorRule, ...]] = (
         pattern=_pattern("content management policy", "content exists risk", "input was flagged"),
         statuses=frozenset({400, 403}),
     ),
+    ErrorRule("CONTENT_FILTER", pattern=_pattern("blocked by content filtering policy")),
     ErrorRule("MALFORMED_TOOL_CALL", _words("tool_use_failed")),
     ErrorRule("MALFORMED_TOOL_CALL", pattern=_pattern("^error parsing tool call")),
     ErrorRule("AUTHENTICATION", statuses=frozenset({401, 403})),
@@ -138,7 +142,7 @@ RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule("CONTEXT_OVERFLOW", pattern=OVERFLOW),
     ErrorRule("CONTEXT_OVERFLOW", statuses=frozenset({400, 413}), vendor="cerebras", empty=True),
     ErrorRule("TIMEOUT", statuses=frozenset({408, 504})),
-    ErrorRule("TIMEOUT", _words("deadline_exceeded")),
+    ErrorRule("TIMEOUT", _words("deadline_exceeded timeout_error")),
     # A lock that the server could not get: another attempt may.
     ErrorRule("PROVIDER_ERROR", statuses=frozenset({409}), retryable=True),
     ErrorRule("INVALID_REQUEST", statuses=frozenset(range(300, 500))),
