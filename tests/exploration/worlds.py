@@ -25,6 +25,7 @@ from trio_agent import (
     TurnStart,
     tool,
 )
+from trio_agent.codecs import JSONCodec
 from trio_agent.sessions import MemoryStore
 from trio_agent.testing import RunWorld, ScriptedModel, call, calls, cut, fail, say
 
@@ -271,6 +272,24 @@ def unsteady() -> ScriptedModel:
 Make = Callable[[], RunWorld]
 
 
+CALLED = '{"type":"tool_calls","calls":[{"name":"slow","input":{}},{"name":"quick","input":{}}]}'
+ANSWERED = '{"type":"final","output":{"n":%s}}'
+
+
+def in_json() -> ScriptedModel:
+    """Two turns of a model without tool calling: broken JSON, calls, an output that does not fit, and one that does."""
+    return ScriptedModel(
+        say('{"type":"tool_calls","calls":[{"name":"slow"', every=0.1, chunks=2),
+        say(CALLED, every=0.1, chunks=3),
+        fail(503, after=say("{")),
+        say(ANSWERED % '"many"', every=0.1, chunks=2),
+        say(ANSWERED % 3, every=0.1, chunks=2),
+    )
+
+
+OUTPUT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
 def world(script: Callable[[], ScriptedModel] = everything, body: Any = steered, **options: Any) -> Make:
     """What makes a world; ``store`` and ``middleware`` are made anew each time."""
     store, middleware = options.pop("store", None), options.pop("middleware", None)
@@ -296,6 +315,7 @@ WORLDS: dict[str, Make] = {
     "durable, with hooks": world(store=SlowStore, middleware=Slowly),
     "meddled with": world(meddling, meddled),
     "meddled with, durable": world(meddling, meddled, store=SlowStore),
+    "typed, in JSON": world(in_json, None, store=SlowStore, codec=JSONCodec(), output=OUTPUT),
     "unsteady": world(unsteady),
     "unsteady, with all": world(unsteady, listened, store=SlowStore, middleware=Slowly),
 }

@@ -241,7 +241,7 @@ def the_next_prompt_works(trial: Trial[AgentWorld]) -> None:
     if not world.entered:
         return
     model = ScriptedModel(say("Here I am."), repeat_last=True)
-    agent = world.agent.replace(model=model, middleware=(), listeners=())
+    agent = world.agent.replace(model=model, middleware=(), listeners=(), output=None)
     durable = agent.store is not None
 
     reasons: list[str] = []
