@@ -277,13 +277,16 @@ ANSWERED = '{"type":"final","output":{"n":%s}}'
 
 
 def in_json() -> ScriptedModel:
-    """Two turns of a model without tool calling: broken JSON, calls, an output that does not fit, and one that does."""
+    """Turns of a model without tool calling: broken JSON, calls, an output that does not fit, and one that does."""
     return ScriptedModel(
         say('{"type":"tool_calls","calls":[{"name":"slow"', every=0.1, chunks=2),
         say(CALLED, every=0.1, chunks=3),
         fail(503, after=say("{")),
         say(ANSWERED % '"many"', every=0.1, chunks=2),
         say(ANSWERED % 3, every=0.1, chunks=2),
+        say(ANSWERED % '"more"', every=0.1, chunks=2),
+        say(ANSWERED % 4, every=0.1, chunks=2),
+        repeat_last=True,
     )
 
 
@@ -315,7 +318,7 @@ WORLDS: dict[str, Make] = {
     "durable, with hooks": world(store=SlowStore, middleware=Slowly),
     "meddled with": world(meddling, meddled),
     "meddled with, durable": world(meddling, meddled, store=SlowStore),
-    "typed, in JSON": world(in_json, None, store=SlowStore, codec=JSONCodec(), output=OUTPUT),
+    "durable, typed, in JSON": world(in_json, store=SlowStore, codec=JSONCodec(), output=OUTPUT),
     "unsteady": world(unsteady),
     "unsteady, with all": world(unsteady, listened, store=SlowStore, middleware=Slowly),
 }
