@@ -17,7 +17,7 @@ import trio
 
 from tests.scenarios.raw_server import RawServer, chat_event, delta, http, sse
 from tests.scenarios.stage import Scene
-from trio_agent import Agent, AgentError, ConfigError, Failure, Retry, Run, write_fact
+from trio_agent import Agent, AgentError, ConfigError, Failure, Retry, Run, providers, write_fact
 from trio_agent.providers import HTTPProvider, OpenAI, from_name
 from trio_agent.testing import ModelServer
 from trio_agent.wires import OpenAIChatWire
@@ -149,6 +149,28 @@ async def test_a_server_that_echoes_the_key_does_not_get_it_shown(answer: str, s
             _, scene = await leaks(secret, provider)
         assert scene.result.stop_reason == "error"
         assert f"authorization: Bearer {secret}".encode() in server.heads[0]  # it was sent, and where it belongs
+        assert secret.encode() not in server.requests[0]
+
+
+VENDORS = {
+    "Anthropic": "x-api-key: ",
+    "Gemini": "x-goog-api-key: ",
+    "Ollama": "authorization: Bearer ",
+    "OpenAIResponses": "authorization: Bearer ",
+}
+"""In which header each vendor's key is sent."""
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("answer", answers(""))
+async def test_no_vendors_key_is_shown(answer: str, vendor: str) -> None:
+    secret = SECRETS["a key of no known form"]
+    preset = getattr(providers, vendor)
+    async with RawServer(*answers(secret)[answer]) as server:
+        async with preset("m", base_url=server.base_url, api_key=secret) as provider:
+            _, scene = await leaks(secret, provider)
+        assert scene.result.stop_reason == "error"
+        assert f"{VENDORS[vendor]}{secret}".encode() in server.heads[0]
         assert secret.encode() not in server.requests[0]
 
 

@@ -14,8 +14,8 @@ from trio_agent._errors import ConfigError
 from trio_agent._messages import Message, ToolCall, ToolResult
 from trio_agent._model import ModelRequest, ToolSpec
 from trio_agent._options import Sampling
-from trio_agent.providers import Anthropic, Gemini, HTTPProvider, OpenAI, from_name
-from trio_agent.wires import AnthropicWire, GeminiWire, OpenAIChatWire
+from trio_agent.providers import Anthropic, Gemini, HTTPProvider, OpenAI, OpenAIResponses, from_name
+from trio_agent.wires import AnthropicWire, GeminiWire, OpenAIChatWire, OpenAIResponsesWire
 
 VENDORS = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -327,3 +327,64 @@ async def test_chat_completions_at_anthropic_s_address_are_chat_completions() ->
     sent = await asked(provider, client)
     assert sent.url == "https://api.anthropic.com/v1/chat/completions"
     assert sent.headers["authorization"] == "Bearer k"
+
+
+# ---------------------------------------------------------------------------------------- Responses
+
+
+class ResponsesAnswer(Answer):
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+        await trio.lowlevel.checkpoint()
+        yield b'{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hi"}]}]}'
+
+
+class ResponsesClient(Client):
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, content: bytes, headers: Mapping[str, str], **_: Any
+    ) -> AsyncGenerator[Answer]:
+        self.url, self.headers, self.body = url, headers, json.loads(content)
+        yield ResponsesAnswer()
+
+
+RESPONSES = [OpenAIResponses, lambda model, **options: from_name(f"openai-responses:{model}", **options)]
+
+
+@pytest.mark.parametrize("make", RESPONSES)
+async def test_responses_are_asked_of_openai_which_is_to_keep_nothing(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        make("gpt-5-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-vendor")
+    client = ResponsesClient()
+    provider = make("gpt-5-mini", client=client, context_window=7)
+    assert (provider.name, provider.model, provider.context_window) == ("openai-responses", "gpt-5-mini", 7)
+    sent = await asked(provider, client)
+    assert sent.url == "https://api.openai.com/v1/responses"
+    assert sent.headers["authorization"] == "Bearer key-of-the-vendor"
+    assert (sent.body["store"], sent.body["include"]) == (False, ["reasoning.encrypted_content"])
+    assert sent.body["max_output_tokens"] == 5
+
+
+@pytest.mark.parametrize("make", RESPONSES)
+@pytest.mark.parametrize(
+    ("url", "stores"),
+    [("https://mine.openai.azure.com/openai/v1", False), ("http://localhost:1234/v1", None)],
+)
+async def test_another_server_of_responses_needs_no_key_and_is_not_given_openai_s(
+    make: Any, url: str, stores: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-vendor")
+    client = ResponsesClient()
+    sent = await asked(make("m", base_url=url, client=client), client)
+    assert sent.url == f"{url}/responses"
+    assert "authorization" not in sent.headers
+    assert sent.body.get("store") is stores
+
+
+async def test_the_options_of_the_responses_wire_can_be_given() -> None:
+    client = ResponsesClient()
+    wire = OpenAIResponsesWire(store=True, summary="auto")
+    sent = await asked(OpenAIResponses("m", api_key="k", client=client, wire=wire), client)
+    assert (sent.body["store"], sent.body["reasoning"]) == (True, {"summary": "auto"})

@@ -368,6 +368,7 @@ class Wire:
 MODEL: trio_agent.ModelProvider = Model()
 WIRE: trio_agent.Wire = Wire()
 CHAT: trio_agent.Wire = wires.OpenAIChatWire()
+RESPONSES: trio_agent.Wire = wires.OpenAIResponsesWire(store=True, summary="auto", strict_tools=True, output="words")
 MESSAGES: trio_agent.Wire = wires.AnthropicWire(cache="5m", thinking="budget", budgets={"deep": 9000})
 GEMINI: trio_agent.Wire = wires.GeminiWire(schemas="openapi", output="words", result_media="inside", stand_in="x")
 CODEC: trio_agent.Codec = codecs.NativeCodec(text_calls=True)
@@ -390,6 +391,7 @@ async def speak(client: providers.HTTPClient) -> None:
     assert_type(providers.Anthropic("claude-sonnet-4-6"), providers.HTTPProvider)
     assert_type(providers.from_name("groq:llama"), providers.HTTPProvider)
     assert_type(providers.Gemini("gemini-2.5-flash", client=client), providers.HTTPProvider)
+    assert_type(providers.OpenAIResponses("gpt-5-mini", client=client), providers.HTTPProvider)
     own: trio_agent.ModelProvider = providers.HTTPProvider(WIRE, model="m", base_url="http://localhost")
     await own.stream(trio_agent.ModelRequest([]), print)
 

@@ -79,6 +79,14 @@ class _Window:
             taken.amount = amount
 
 
+@attrs.define(eq=False)
+class _Place:
+    """Of a call that waits, in the queue."""
+
+    called: trio.Event = attrs.field(factory=trio.Event)
+    """Something has changed, and it is the first."""
+
+
 @final
 class Limiter:
     """Limits that calls share, whichever run or agent makes them.
@@ -114,12 +122,12 @@ class Limiter:
         for name, limit in limits.items():
             if limit is not None and not limit > 0:
                 raise ConfigError(f"Limiter.{name}: expected a positive number, got {limit!r}")
-        self._in_flight = trio.CapacityLimiter(math.inf if max_in_flight is None else max_in_flight)
+        self._room = math.inf if max_in_flight is None else max_in_flight
+        self._in_flight = 0
         self._requests = None if requests_per_minute is None else _Window(requests_per_minute)
         self._tokens = None if tokens_per_minute is None else _Window(tokens_per_minute)
         self._estimate = _Estimate() if estimate is None else estimate
-        self._head = trio.StrictFIFOLock()
-        self._changed = trio.Event()
+        self._queue: deque[_Place] = deque()
         self._paused_until = -math.inf
 
     def limit(self, provider: ModelProvider) -> ModelProvider:
@@ -127,30 +135,50 @@ class Limiter:
         return _Limited(self, provider)
 
     @asynccontextmanager
-    async def admitted(self, request: ModelRequest) -> AsyncGenerator[Callable[[float], None]]:
-        """A call's place: entered when it may begin, left when it has ended.  A checkpoint.
+    async def admitted(
+        self, request: ModelRequest, alive: Callable[[], None]
+    ) -> AsyncGenerator[Callable[[float], None]]:
+        """A call's place: entered when it may begin, left when it has ended.  A checkpoint if it must wait.
 
         Cancelled while it waits, it has taken nothing.  Call what it gives with the tokens that were really used.
+
+        Args:
+          alive: called now and then while it waits.
         """
-        token = object()  # a task may make a call in the middle of another, from a hook
-        await self._in_flight.acquire_on_behalf_of(token)
+        cost = float(self._estimate(request)) if self._tokens is not None else 0.0
+        if self._queue or self._delay(cost) > 0:
+            await self._wait(cost, alive)
+        now = trio.current_time()
+        self._in_flight += 1
+        if self._requests is not None:
+            self._requests.take(1, now)
+        taken = None if self._tokens is None else self._tokens.take(cost, now)
         try:
-            cost = float(self._estimate(request)) if self._tokens is not None else 0.0
-            async with self._head:
-                while (delay := self._delay(cost)) > 0:
-                    self._changed = trio.Event()
-                    with trio.move_on_after(delay):
-                        await self._changed.wait()
-                taken = self._take(cost)
             yield lambda used: self._correct(taken, used)
         finally:
-            self._in_flight.release_on_behalf_of(token)
+            self._in_flight -= 1
+            self._wake()
 
-    def is_free(self, request: ModelRequest) -> bool:
-        """Whether a call could begin without a wait."""
-        if self._in_flight.available_tokens < 1 or self._head.locked():
-            return False
-        return self._delay(float(self._estimate(request)) if self._tokens is not None else 0.0) <= 0
+    async def _wait(self, cost: float, alive: Callable[[], None]) -> None:
+        """Wait until all who came before have begun, and there is room."""
+        place = _Place()
+        self._queue.append(place)
+        try:
+            while True:
+                delay = self._delay(cost) if self._queue[0] is place else math.inf
+                if delay <= 0:
+                    return
+                alive()
+                with trio.move_on_after(min(delay, PULSE)):
+                    await place.called.wait()
+                place.called = trio.Event()
+        finally:
+            self._queue.remove(place)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._queue:
+            self._queue[0].called.set()
 
     def pause(self, seconds: float) -> None:
         """Let no call begin for so long."""
@@ -158,6 +186,8 @@ class Limiter:
             self._paused_until = max(self._paused_until, trio.current_time() + seconds)
 
     def _delay(self, cost: float) -> float:
+        if self._in_flight >= self._room:
+            return math.inf
         now = trio.current_time()
         delay = self._paused_until - now
         if self._requests is not None:
@@ -166,16 +196,10 @@ class Limiter:
             delay = max(delay, self._tokens.delay(cost, now))
         return delay
 
-    def _take(self, cost: float) -> _Taken | None:
-        now = trio.current_time()
-        if self._requests is not None:
-            self._requests.take(1, now)
-        return None if self._tokens is None else self._tokens.take(cost, now)
-
     def _correct(self, taken: _Taken | None, used: float) -> None:
         if taken is not None and self._tokens is not None:
             self._tokens.correct(taken, used, trio.current_time())
-            self._changed.set()
+            self._wake()
 
 
 @final
@@ -202,26 +226,8 @@ class _Limited:
         return f"<limited {self._provider!r}>"
 
     async def stream(self, request: ModelRequest, emit: Emit) -> None:
-        if self._limiter.is_free(request):
-            async with self._limiter.admitted(request) as correct:
-                await self._call(request, emit, correct)
-            return
-        pulse = trio.CancelScope()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_live, emit, pulse)
-            async with self._limiter.admitted(request) as correct:
-                pulse.cancel()
-                failure = await self._attempt(request, emit, correct)
-        if failure is not None:
-            raise failure
-
-    async def _attempt(self, request: ModelRequest, emit: Emit, correct: Callable[[float], None]) -> Exception | None:
-        """The call in a nursery, which would wrap what it raises."""
-        try:
+        async with self._limiter.admitted(request, lambda: emit(ALIVE)) as correct:
             await self._call(request, emit, correct)
-        except Exception as error:
-            return error
-        return None
 
     async def _call(self, request: ModelRequest, emit: Emit, correct: Callable[[float], None]) -> None:
         spent: list[UsageReport] = []
@@ -241,13 +247,6 @@ class _Limited:
             used = _total(spent)
             if used is not None:
                 correct(used)
-
-
-async def _live(emit: Emit, scope: trio.CancelScope) -> None:
-    with scope:
-        while True:
-            emit(ALIVE)
-            await trio.sleep(PULSE)
 
 
 def _total(reports: list[UsageReport]) -> float | None:

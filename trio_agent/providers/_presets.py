@@ -12,14 +12,15 @@ import attrs
 
 from .._errors import ConfigError
 from .._ports import Wire
-from ..wires import AnthropicWire, GeminiWire, OpenAIChatWire
+from ..wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire
 from ._client import HTTPClient
 from ._http import HTTPProvider
 
-__all__ = ["Anthropic", "Gemini", "OpenAI", "from_name"]
+__all__ = ["Anthropic", "Gemini", "Ollama", "OpenAI", "OpenAIResponses", "from_name"]
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
 GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+OLLAMA_URL: Final = "http://localhost:11434"
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 
@@ -35,6 +36,7 @@ class Vendor:
     """The header that carries the key, and what stands before the key."""
     other_key: str | None = None
     """The environment variable that is looked at where the first one is not set."""
+    needs_key: bool = True
 
 
 VENDORS: Final[Mapping[str, Vendor]] = {
@@ -58,7 +60,9 @@ VENDORS: Final[Mapping[str, Vendor]] = {
             vendor="mistral",
         ),
     ),
+    "ollama": Vendor(OLLAMA_URL, "OLLAMA_API_KEY", OllamaWire(), needs_key=False),
     "openai": Vendor(OPENAI_URL, "OPENAI_API_KEY", OpenAIChatWire(vendor="openai")),
+    "openai-responses": Vendor(OPENAI_URL, "OPENAI_API_KEY", OpenAIResponsesWire(vendor="openai")),
     "openrouter": Vendor(
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
@@ -76,6 +80,9 @@ GEMINI_3: Final = GeminiWire(output="schema", stand_in="skip_thought_signature_v
 
 COMPATIBLE: Final = OpenAIChatWire(max_tokens_field="max_tokens")
 """For a server of which nothing is known but that it speaks chat completions."""
+
+COMPATIBLE_RESPONSES: Final = OpenAIResponsesWire(store=None)
+"""The same for Responses."""
 
 
 def Anthropic(  # noqa: N802  # it makes a provider, and is named for the vendor
@@ -192,6 +199,87 @@ def OpenAI(  # noqa: N802  # it makes a provider, and is named for the vendor
     )
 
 
+def Ollama(  # noqa: N802  # see OpenAI
+    model: str,
+    *,
+    base_url: str = OLLAMA_URL,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+    wire: Wire | None = None,
+) -> HTTPProvider:
+    """A model of an Ollama server, in its own protocol, which can set the size of the window.
+
+    Args:
+      model: such as ``"qwen3"``.
+      base_url: of the server, without ``/api/chat``.
+      api_key: only a server behind a gateway asks for one.  By default ``OLLAMA_API_KEY`` of the environment, if it is
+        set, and only with the default ``base_url``.
+      client: see :class:`HTTPProvider`.
+      headers: sent with every request.
+      context_window: tokens that fit into one request; the server is told to make room for so many.  By default those
+        of the wire.
+      wire: by default :class:`~trio_agent.wires.OllamaWire`.
+
+    Raises:
+      ConfigError: ``base_url`` cannot be used.
+    """
+    if wire is None:
+        wire = OllamaWire() if context_window is None else OllamaWire(num_ctx=context_window)
+    if context_window is None and isinstance(wire, OllamaWire):
+        context_window = wire.num_ctx
+    return _provider(
+        "ollama",
+        model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=wire,
+    )
+
+
+def OpenAIResponses(  # noqa: N802  # see OpenAI
+    model: str,
+    *,
+    base_url: str = OPENAI_URL,
+    api_key: str | None = None,
+    client: HTTPClient | None = None,
+    headers: Mapping[str, str] | None = None,
+    context_window: int | None = None,
+    wire: Wire | None = None,
+) -> HTTPProvider:
+    """A model of OpenAI, or of any server that speaks Responses, the protocol in which models keep their reasoning.
+
+    Args:
+      model: such as ``"gpt-5-mini"``.
+      base_url: of the server, without ``/responses``.
+      api_key: by default ``OPENAI_API_KEY`` of the environment, which is sent to OpenAI only: with another
+        ``base_url`` a key is optional, and must be given here.
+      client: see :class:`HTTPProvider`.
+      headers: sent with every request.
+      context_window: tokens that fit into one request, if known.
+      wire: by default :class:`~trio_agent.wires.OpenAIResponsesWire` as it is for OpenAI and Azure, which then keep
+        nothing, and with ``store=None`` for other servers; summaries, strict tools and the vendor's own tools are
+        options of it.
+
+    Raises:
+      ConfigError: there is no key for OpenAI, or ``base_url`` cannot be used.
+    """
+    return _provider(
+        "openai-responses",
+        model,
+        base_url=base_url,
+        api_key=api_key,
+        client=client,
+        headers=headers,
+        context_window=context_window,
+        wire=wire,
+    )
+
+
 def from_name(
     name: str,
     *,
@@ -241,7 +329,7 @@ def _provider(
     if base_url.rstrip("/") == vendor.base_url and api_key is None:
         # Only here: the vendor's key is nobody else's business.
         api_key = _key_of(vendor)
-        if api_key is None:
+        if api_key is None and vendor.needs_key:
             raise ConfigError(f"no key for {name}: set {vendor.key}, or give api_key")
     if wire is None:
         wire = _wire_of(name, model, base_url)
@@ -268,6 +356,8 @@ def _wire_of(name: str, model: str, base_url: str) -> Wire:
     """The wire that suits the vendor, the model and the server."""
     if name == "gemini" and not BEFORE_GEMINI_3.match(model):
         return GEMINI_3
+    if name == "openai-responses" and not _is_openai(base_url):
+        return COMPATIBLE_RESPONSES
     return _wire_at(base_url) if name == "openai" else VENDORS[name].wire
 
 
@@ -277,7 +367,13 @@ def _wire_at(base_url: str) -> Wire:
     for vendor in VENDORS.values():
         if host == _host(vendor.base_url) and isinstance(vendor.wire, OpenAIChatWire):
             return vendor.wire
-    return VENDORS["openai"].wire if host.endswith(AZURE) else COMPATIBLE
+    return VENDORS["openai"].wire if _is_openai(base_url) else COMPATIBLE
+
+
+def _is_openai(url: str) -> bool:
+    """Whether the server is OpenAI's own, or Azure's, which does as that does."""
+    host = _host(url)
+    return host == _host(OPENAI_URL) or host.endswith(AZURE)
 
 
 def _host(url: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 import attrs
 
 from .._errors import ErrorCode, ProviderError
-from ._json import as_count, as_list, as_object, as_text, dump, shorten
+from ._json import as_count, as_list, as_object, as_text, shorten
 from ._redact import redact
 from ._wait_hints import wait_hint
 
@@ -100,7 +100,10 @@ RULES: Final[tuple[ErrorRule, ...]] = (
     ),
     ErrorRule("QUOTA_EXCEEDED", statuses=frozenset({402})),
     ErrorRule("QUOTA_EXCEEDED", pattern=_pattern("credit balance is too low", "insufficient (?:account )?balance")),
-    ErrorRule("OVERLOADED", _words("overloaded_error engine_overloaded_error unavailable_error")),
+    ErrorRule(
+        "OVERLOADED",
+        _words("overloaded_error engine_overloaded_error unavailable_error server_is_overloaded slow_down"),
+    ),
     ErrorRule("OVERLOADED", statuses=frozenset({529})),
     ErrorRule(
         "RATE_LIMIT",
@@ -119,6 +122,8 @@ RULES: Final[tuple[ErrorRule, ...]] = (
         statuses=frozenset({400, 403}),
     ),
     ErrorRule("CONTENT_FILTER", pattern=_pattern("blocked by content filtering policy")),
+    ErrorRule("CONTENT_FILTER", _words("invalid_prompt"), _pattern("usage policy")),
+    ErrorRule("CONTENT_FILTER", _words("image_content_policy_violation")),
     ErrorRule("MALFORMED_TOOL_CALL", _words("tool_use_failed")),
     ErrorRule("MALFORMED_TOOL_CALL", pattern=_pattern("^error parsing tool call")),
     ErrorRule("AUTHENTICATION", statuses=frozenset({401, 403})),
@@ -148,6 +153,15 @@ RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule("INVALID_REQUEST", statuses=frozenset(range(300, 500))),
     ErrorRule("INVALID_REQUEST", _words("invalid_request_error badrequesterror invalid_argument")),
     ErrorRule("INVALID_REQUEST", _words("not_found not_found_error model_not_found")),
+    # What a Responses server finds out after it has begun to answer.
+    ErrorRule(
+        "INVALID_REQUEST",
+        _words(
+            "invalid_prompt invalid_image invalid_image_format invalid_base64_image invalid_image_url image_too_large "
+            "image_too_small image_parse_error invalid_image_mode image_file_too_large unsupported_image_media_type "
+            "empty_image_file failed_to_download_image image_file_not_found"
+        ),
+    ),
 )
 """The first that fits counts; none: ``PROVIDER_ERROR``."""
 
@@ -205,7 +219,8 @@ def classifier(rules: Sequence[ErrorRule], vendor: str) -> Classify:
     """:func:`classify` for the payloads of an answer that began as a success."""
 
     def classify_payload(payload: object) -> ProviderError:
-        return classify(None, {}, dump(payload), rules=rules, vendor=vendor)
+        body = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")  # NaN is no reason to fail
+        return classify(None, {}, body, rules=rules, vendor=vendor)
 
     return classify_payload
 

@@ -1,0 +1,249 @@
+"""What a Responses server tells several times is read once, and calls are read in all of their forms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wires.responses_events import (
+    DONE,
+    EVENTS,
+    NATIVE,
+    Event,
+    answer,
+    call,
+    encoded,
+    end,
+    event,
+    failure,
+    item,
+    message,
+    piece,
+    read,
+    said,
+)
+from trio_agent._messages import Message, NativeBlock, Reasoning, Text, ToolCall
+from trio_agent._model import (
+    CallChunk,
+    Finish,
+    ModelRequest,
+    NativeChunk,
+    ToolSpec,
+)
+from trio_agent.wires import OpenAIResponsesWire
+
+# ------------------------------------------------------------- the same answer, told in many ways
+
+WAYS = st.fixed_dictionaries(
+    {
+        "added": st.booleans(),
+        "pieces": st.sampled_from(["all", "some", "none"]),
+        "part_done": st.booleans(),
+        "item_done": st.booleans(),
+        "in_the_end": st.booleans(),
+        "index": st.sampled_from(["index", "id", "same"]),
+    }
+)
+
+
+def tellings(number: int, told: Event, way: dict[str, Any]) -> list[Event]:
+    """The events of one item; the item is told at least once."""
+    place: Event = {"output_index": number} if way["index"] == "index" else {"item_id": f"i{number}"}
+    if way["index"] == "same":
+        place = {"output_index": 0}
+    told = {"id": f"i{number}", **told}
+    events: list[Event] = []
+    if way["added"]:
+        empty: Event = {"content": []} if told["type"] == "message" else {"arguments": ""}
+        events.append(event("output_item.added", item={**told, **empty}, **place))
+    if told["type"] == "message":
+        stem, whole, text = "output_text", "text", told["content"][0]["text"]
+        place = {**place, "content_index": 0}
+    else:
+        stem, whole, text = "function_call_arguments", "arguments", told["arguments"]
+    if way["pieces"] != "none":
+        pieces = [text[:2], text[2:]] if way["pieces"] == "all" else [text[:2]]
+        events += [event(f"{stem}.delta", delta=part, **place) for part in pieces]
+    if way["part_done"]:
+        events.append(event(f"{stem}.done", **{whole: text}, **place))
+    if way["item_done"]:
+        events.append(event("output_item.done", item=told, **place))
+    return events
+
+
+def is_whole(told: Event, way: dict[str, Any]) -> bool:
+    """Whether a server that tells so leaves nothing out, and mends what it left out before it goes on."""
+    if way["item_done"] or (way["in_the_end"] and (way["pieces"] != "some" or way["part_done"])):
+        return True
+    named = told["type"] == "message" or way["added"]
+    return named and (way["pieces"] == "all" or bool(way["part_done"]))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("ab{}", min_size=1, max_size=5)), min_size=1, max_size=4), WAYS)
+def test_nothing_is_lost_and_nothing_doubled_however_it_is_told(parts: list[tuple[bool, str]], way: Any) -> None:
+    output: list[Event] = []
+    for number, (is_call, text) in enumerate(parts):
+        arguments = json.dumps({"x": text})
+        output.append(call(arguments, id=f"c{number}") if is_call else message(text))
+    if way["index"] == "same":
+        # Only closing an item says then that the next one is another.
+        way = {**way, "added": True, "item_done": True}
+    if not all(is_whole(told, way) for told in output):
+        way = {**way, "item_done": True}
+    events = [found for number, told in enumerate(output) for found in tellings(number, told, way)]
+    found = answer(*events, end(*(output if way["in_the_end"] else ())))
+    assert found.text == "".join(text for is_call, text in parts if not is_call)
+    assert [(told.id, told.name, told.input) for told in found.calls] == [
+        (f"c{number}", "look", {"x": text}) for number, (is_call, text) in enumerate(parts) if is_call
+    ]
+    kinds = ["call" if is_call else "text" for is_call, _ in parts]
+    merged = [kind for n, kind in enumerate(kinds) if kind == "call" or n == 0 or kinds[n - 1] == "call"]
+    order = ["call" if type(block) is ToolCall else "text" for block in found.content]
+    told_early = way["added"] or way["pieces"] != "none" or way["part_done"]
+    if way["item_done"] or not told_early:  # else a call may be known before a text that stands before it
+        assert order == merged
+
+
+def test_a_server_that_leaves_reasoning_out_of_the_last_event_does_not_double_the_text() -> None:
+    thought = event("reasoning_text.delta", output_index=0, content_index=0, delta="Hm.")
+    assert answer(thought, said("Hi", 1), end(message("Hi"))) == Message(
+        "assistant", (Reasoning("Hm."), Text("Hi")), "stop"
+    )
+
+
+def test_one_message_in_the_end_for_two_on_the_way_does_not_double_the_text() -> None:
+    assert answer(said("a", 0), said("b", 1), end(message("ab"))).text == "ab"
+    assert answer(said("a", 0), end(message("a", "b"), message("c"))).text == "abc"
+
+
+def test_a_last_event_that_tells_of_another_text_changes_nothing() -> None:
+    assert answer(said(" Hi"), item("done", message("Hi")), end(message("Hi"))).text == " Hi"
+
+
+def test_content_that_is_a_bare_string_is_text() -> None:
+    assert answer(end({"type": "message", "content": "Hi"})).text == "Hi"
+
+
+# --------------------------------------------------------------------------------------------- calls
+
+
+def test_a_call_comes_in_pieces() -> None:
+    assert read(item("added", call()), piece('{"a'), piece('":1}'), item("done", call('{"a":1}')), DONE) == [
+        CallChunk(0, "c1", "look"),
+        CallChunk(0, arguments='{"a'),
+        CallChunk(0, arguments='":1}'),
+        Finish("tool_use", "completed"),
+    ]
+
+
+def test_calls_in_turns_keep_their_arguments_apart() -> None:
+    found = answer(
+        item("added", call(), 3),
+        item("added", call(id="c2", name="find"), 4),
+        piece('{"a":', 4),
+        piece('{"b":', 3),
+        piece("1}", 4),
+        piece("2}", 3),
+        DONE,
+    )
+    assert found.calls == (ToolCall("c1", "look", '{"b":2}'), ToolCall("c2", "find", '{"a":1}'))
+
+
+def test_arguments_that_stand_in_the_opening_count_only_if_no_others_come() -> None:
+    opened = item("added", call('{"a":1}'))
+    assert answer(opened, DONE).calls == (ToolCall("c1", "look", '{"a":1}'),)
+    assert answer(opened, piece('{"a":1}'), DONE).calls == (ToolCall("c1", "look", '{"a":1}'),)
+
+
+def test_a_name_that_comes_last_is_waited_for() -> None:
+    assert answer(piece('{"a":'), piece("1}"), item("done", call('{"a":1}')), DONE).calls == (
+        ToolCall("c1", "look", '{"a":1}'),
+    )
+    assert answer(piece("{}"), DONE).calls == (ToolCall("", "", "{}"),)
+
+
+def test_arguments_that_are_an_object_or_nothing_are_json_all_the_same() -> None:
+    told: Event = {**call(), "arguments": {"a": [1]}}
+    assert answer(item("done", told), DONE).calls == (ToolCall("c1", "look", '{"a":[1]}'),)
+    for nothing in (None, "", "{}"):
+        assert answer(item("done", {**call(), "arguments": nothing}), DONE).calls[0].input == {}
+
+
+def test_other_words_for_the_same_arguments_are_no_contradiction_but_other_arguments_are() -> None:
+    told = [item("added", call()), piece('{"a":1}')]
+    assert answer(*told, item("done", call('{"a": 1}')), end(call('{ "a":1}'))).calls[0].arguments == '{"a":1}'
+    for whole in ('{"a":2}', "{"):
+        chunks, error = failure(*told, item("done", call(whole)))
+        assert error.code == "PARTIAL_STREAM"
+        assert "told twice" in error.message
+        assert Finish not in map(type, chunks)
+
+
+def test_names_that_the_vendor_refuses_are_mapped_back() -> None:
+    wire = OpenAIResponsesWire()
+    request = ModelRequest((Message("user", "Hi"),), tools=(ToolSpec("a.b", "", {}),))
+    [tool] = json.loads(wire.request(request, "m").body)["tools"]
+    reader = wire.response(request, EVENTS)
+    assert list(reader.receive(encoded(item("added", call(name=tool["name"]))))) == [CallChunk(0, "c1", "a.b")]
+
+
+def test_free_text_of_a_custom_tool_becomes_arguments_and_the_item_is_kept() -> None:
+    told = {"type": "custom_tool_call", "id": "i", "call_id": "c1", "name": "sql", "input": 'SELECT "é"'}
+    kept = NativeChunk(NativeBlock(NATIVE, json.dumps(told, ensure_ascii=False, separators=(",", ":"))))
+    pieces = [event("custom_tool_call_input.delta", output_index=0, delta=text) for text in ("SELECT ", '"é"')]
+    opened = item("added", {**told, "input": ""})
+    for events in (
+        [opened, *pieces, item("done", told), end(told)],
+        [item("done", told), DONE],
+        [opened, *pieces, end(told)],
+        [end(told)],
+    ):
+        [native, found, finish] = read(*events)
+        assert native == kept
+        assert isinstance(found, CallChunk)
+        assert (found.id, found.name, json.loads(found.arguments)) == ("c1", "sql", {"input": 'SELECT "é"'})
+        assert finish == Finish("tool_use", "completed")
+    [native, found, _] = read(opened, *pieces, DONE)
+    assert isinstance(native, NativeChunk)
+    assert json.loads(native.block.data) == {key: told[key] for key in ("type", "call_id", "name", "input")}
+
+
+WRAPPED = json.dumps(
+    {
+        "tool_uses": [
+            {"recipient_name": "functions.look", "parameters": {"x": 1}},
+            {"recipient_name": "find", "parameters": {}},
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["parallel", "multi_tool_use.parallel"])
+def test_a_wrapper_of_several_calls_becomes_these_calls(name: str) -> None:
+    wrapper = call(WRAPPED, name=name)
+    for events in (
+        [item("added", call(name=name)), piece(WRAPPED[:9]), piece(WRAPPED[9:]), item("done", wrapper), end(wrapper)],
+        [end(wrapper)],
+    ):
+        found = answer(*events, tools=("look", "find"))
+        assert found.calls == (ToolCall("c1_0", "look", '{"x":1}'), ToolCall("c1_1", "find", "{}"))
+        assert found.finish_reason == "tool_use"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tools"),
+    [
+        (WRAPPED, ("look",)),
+        (WRAPPED, ("look", "find", "parallel")),
+        ('{"tool_uses":[]}', ("look",)),
+        ('{"tool_uses":"look"}', ("look",)),
+        ('{"tool_uses"', ("look",)),
+    ],
+)
+def test_a_wrapper_that_cannot_be_unfolded_is_a_call_like_any_other(arguments: str, tools: tuple[str, ...]) -> None:
+    found = answer(item("added", call(name="parallel")), piece(arguments), DONE, tools=tools)
+    assert found.calls == (ToolCall("c1", "parallel", arguments),)
