@@ -359,9 +359,7 @@ def test_a_document_has_its_usage_before_its_end() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/html; charset=utf-8", "text/plain", "application/xml", "video/mp4"]
-)
+@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "text/plain", "application/xml", "video/mp4"])
 def test_another_content_type_is_named_with_the_beginning_of_the_body(content_type: str) -> None:
     page = b"<html>Sign in, sk-abcdefghijkl</html>"
     _, error = failure(page, content_type=content_type)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.wire.decoding import decode
-from tests.wire.recordings import Recording, quoted, recordings
+from tests.wire.decoding import Outcome, decode
+from tests.wire.recordings import ABSENT, FOLDER, RECORDINGS, Recording, quoted, recordings
 from trio_agent._errors import ErrorCode
-from trio_agent.wires import OpenAIChatWire, classify
+from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire, classify
 
 RECORDED: dict[str, ErrorCode] = {
     "err-anthropic-400-effort": "INVALID_REQUEST",
@@ -50,7 +50,33 @@ QUOTED: dict[str, ErrorCode] = {
 """Where our names differ from the collection's older ones."""
 
 OUTSIDE = {"quoted-36", "quoted-37"}
-"""No errors: a finish reason ``length``, and one of another protocol."""
+"""No errors: an answer ended because it was full, and what has come of it is valid."""
+
+IN_BAND = ("SSE chunk", "SSE event: error", "NDJSON line")
+
+OF_THEIR_OWN: dict[str, Any] = {
+    "anthropic": AnthropicWire,
+    "gemini": GeminiWire,
+    "ollama": OllamaWire,
+    "openai-responses": OpenAIResponsesWire,
+}
+
+
+def wire_of(provider: str) -> Any:
+    """The wire that a provider's errors come over: chat completions, unless it has a protocol of its own."""
+    return OF_THEIR_OWN[provider]() if provider in OF_THEIR_OWN else OpenAIChatWire(vendor=provider)
+
+
+def answered(entry: dict[str, Any], begun: bytes = b"") -> Outcome:
+    """What an error inside of an answer comes to."""
+    body = json.dumps(entry["body"]).encode()
+    wire = wire_of(entry["provider"])
+    if entry["where"] == "NDJSON line":
+        return decode(begun + body + b"\n", "application/x-ndjson", wire=wire)
+    if entry["where"] == "terminal chunk":
+        body = json.dumps({"choices": [{"index": 0, "delta": {}, **entry["body"]}]}).encode()
+    event = b"event: error\n" if entry["where"] == "SSE event: error" else b""
+    return decode(begun + event + b"data: " + body + b"\n\n", wire=wire)
 
 
 def is_error(recording: Recording) -> bool:
@@ -64,7 +90,7 @@ def is_overflow(entry: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("recording", recordings(is_error))
 def test_a_recorded_error_has_its_code(recording: Recording) -> None:
     assert recording.status is not None
-    error = OpenAIChatWire().error(recording.status, {}, recording.body)
+    error = wire_of(recording.provider).error(recording.status, {}, recording.body)
     assert error.code == RECORDED[recording.id]
     assert error.status == recording.status
     said = (recording.expected["error"].get("message") or "")[:60]
@@ -74,39 +100,54 @@ def test_a_recorded_error_has_its_code(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", recordings(lambda found: found.id == "err-gemini-429-retryinfo"))
 def test_the_wait_inside_of_a_body_is_found(recording: Recording) -> None:
-    assert OpenAIChatWire().error(429, {}, recording.body).retry_after == 34.4
+    assert GeminiWire().error(429, {}, recording.body).retry_after == 34.4
 
 
 @pytest.mark.parametrize("entry", quoted(lambda entry: entry["id"] not in OUTSIDE))
 def test_a_quoted_error_has_its_code(entry: dict[str, Any]) -> None:
     wanted = QUOTED.get(entry["id"], entry["proposed_code"])
-    body = b"" if entry["body"] is None else json.dumps(entry["body"]).encode()
-    wire = OpenAIChatWire(vendor=entry["provider"])
-    if entry["where"] == "http":
-        error = wire.error(entry["http_status"], entry.get("headers", {}), body)
-        assert (error.code, error.status) == (wanted, entry["http_status"])
-        if wanted == "RATE_LIMIT":
-            assert error.retryable is (None if entry["retry_helps"] else False)
+    if entry["where"] != "http":
+        outcome = answered(entry)
+        assert (outcome.answer, outcome.code, outcome.finishes) == (None, wanted, 0)
         return
-    if entry["where"] == "terminal chunk":
-        body = json.dumps({"choices": [{"index": 0, "delta": {}, **entry["body"]}]}).encode()
-    event = b"event: error\n" if entry["where"] == "SSE event: error" else b""
-    outcome = decode(event + b"data: " + body + b"\n\n", wire=wire)
-    assert (outcome.answer, outcome.code, outcome.finishes) == (None, wanted, 0)
+    body = b"" if entry["body"] is None else json.dumps(entry["body"]).encode()
+    error = wire_of(entry["provider"]).error(entry["http_status"], entry.get("headers", {}), body)
+    assert (error.code, error.status) == (wanted, entry["http_status"])
+    if wanted == "RATE_LIMIT":
+        assert error.retryable is (None if entry["retry_helps"] else False)
 
 
-@pytest.mark.parametrize("entry", quoted(lambda entry: entry["where"] in ("SSE chunk", "SSE event: error")))
+BEGUN: dict[str, bytes] = {
+    "anthropic": b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"Once"}}\n\n',
+    "ollama": b'{"message":{"content":"Once"},"done":false}\n',
+    "openai-responses": b'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Once"}\n\n',
+}
+CHAT = b'data: {"choices":[{"index":0,"delta":{"content":"Once"}}]}\n\n'
+
+
+@pytest.mark.parametrize("entry", quoted(lambda entry: entry["where"] in IN_BAND))
 def test_a_quoted_error_after_a_delta_is_a_torn_stream_that_names_its_cause(entry: dict[str, Any]) -> None:
-    event = b"event: error\n" if entry["where"] == "SSE event: error" else b""
-    begun = b'data: {"choices":[{"index":0,"delta":{"content":"Once"}}]}\n\n'
-    outcome = decode(begun + event + b"data: " + json.dumps(entry["body"]).encode() + b"\n\n")
+    outcome = answered(entry, BEGUN.get(entry["provider"], CHAT))
     assert outcome.code == "PARTIAL_STREAM"
     assert outcome.shown == "Once"
     assert QUOTED.get(entry["id"], entry["proposed_code"]) in outcome.error
-    assert entry["body"]["error"]["message"] in outcome.error
+    error = entry["body"]["error"] if "error" in entry["body"] else entry["body"]
+    assert (error if isinstance(error, str) else error["message"]) in outcome.error
 
 
 @pytest.mark.parametrize("entry", quoted(is_overflow))
 def test_an_overflow_is_an_overflow_whatever_the_status(entry: dict[str, Any]) -> None:
     for status in (400, 413, 422, 500, 502):
         assert classify(status, {}, json.dumps(entry["body"]).encode()).code == "CONTEXT_OVERFLOW"
+
+
+@pytest.mark.skipif(not RECORDINGS, reason=ABSENT)
+def test_none_is_left_out() -> None:
+    recorded = [recording for recording in RECORDINGS if is_error(recording)]
+    lines = (FOLDER / "errors" / "quoted.ndjson").read_text(encoding="utf-8").splitlines()
+    print(
+        f"recorded errors {len(recorded)} of 25, quoted {len(lines) - len(OUTSIDE)} of 39, and {len(OUTSIDE)} no errors"
+    )
+    assert {recording.id for recording in recorded} == set(RECORDED)
+    assert (len(recorded), len(lines)) == (25, 39)
