@@ -14,8 +14,8 @@ from trio_agent._errors import ConfigError
 from trio_agent._messages import Message, ToolCall, ToolResult
 from trio_agent._model import ModelRequest, ToolSpec
 from trio_agent._options import Sampling
-from trio_agent.providers import Anthropic, Gemini, HTTPProvider, OpenAI, OpenAIResponses, from_name
-from trio_agent.wires import AnthropicWire, GeminiWire, OpenAIChatWire, OpenAIResponsesWire
+from trio_agent.providers import Anthropic, Gemini, HTTPProvider, Ollama, OpenAI, OpenAIResponses, from_name
+from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire
 
 VENDORS = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -388,3 +388,58 @@ async def test_the_options_of_the_responses_wire_can_be_given() -> None:
     wire = OpenAIResponsesWire(store=True, summary="auto")
     sent = await asked(OpenAIResponses("m", api_key="k", client=client, wire=wire), client)
     assert (sent.body["store"], sent.body["reasoning"]) == (True, {"summary": "auto"})
+
+
+# ------------------------------------------------------------------------------------------- Ollama
+
+
+class OllamaAnswer(Answer):
+    async def aiter_raw(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # as a real client's; read to its end
+        await trio.lowlevel.checkpoint()
+        yield b'{"message":{"content":"Hi"},"done":true,"done_reason":"stop"}'
+
+
+class OllamaClient(Client):
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, content: bytes, headers: Mapping[str, str], **_: Any
+    ) -> AsyncGenerator[Answer]:
+        self.url, self.headers, self.body = url, headers, json.loads(content)
+        yield OllamaAnswer()
+
+
+@pytest.mark.parametrize("make", [Ollama, lambda model, **options: from_name(f"ollama:{model}", **options)])
+async def test_ollama_is_asked_on_this_machine_without_a_key(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OLLAMA_API_KEY", raising=False)
+    client = OllamaClient()
+    provider = make("qwen3", client=client)
+    assert (provider.name, provider.model) == ("ollama", "qwen3")
+    sent = await asked(provider, client)
+    assert sent.url == "http://localhost:11434/api/chat"
+    assert "authorization" not in sent.headers
+    assert sent.body["options"] == {"num_ctx": 8192, "num_predict": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "window"),
+    [({}, 8192), ({"context_window": 100}, 100), ({"wire": OllamaWire(num_ctx=200)}, 200)],
+)
+async def test_the_window_is_the_one_that_the_server_makes_room_for(options: Any, window: int) -> None:
+    client = OllamaClient()
+    provider = Ollama("qwen3", client=client, **options)
+    assert provider.context_window == window
+    assert (await asked(provider, client)).body["options"]["num_ctx"] == window
+
+
+async def test_so_it_is_by_its_name() -> None:
+    client = OllamaClient()
+    provider = from_name("ollama:qwen3", client=client, context_window=100)
+    assert provider.context_window == 100
+    assert (await asked(provider, client)).body["options"]["num_ctx"] == 100
+
+
+async def test_a_key_for_ollama_stays_with_the_default_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", "secret")
+    client = OllamaClient()
+    assert (await asked(Ollama("m", client=client), client)).headers["authorization"] == "Bearer secret"
+    assert "authorization" not in (await asked(Ollama("m", base_url="http://other", client=client), client)).headers

@@ -225,10 +225,6 @@ def Ollama(  # noqa: N802  # see OpenAI
     Raises:
       ConfigError: ``base_url`` cannot be used.
     """
-    if wire is None:
-        wire = OllamaWire() if context_window is None else OllamaWire(num_ctx=context_window)
-    if context_window is None and isinstance(wire, OllamaWire):
-        context_window = wire.num_ctx
     return _provider(
         "ollama",
         model,
@@ -333,6 +329,10 @@ def _provider(
             raise ConfigError(f"no key for {name}: set {vendor.key}, or give api_key")
     if wire is None:
         wire = _wire_of(name, model, base_url)
+        if isinstance(wire, OllamaWire) and context_window is not None:
+            wire = OllamaWire(num_ctx=context_window)
+    if isinstance(wire, OllamaWire) and context_window is None:
+        context_window = wire.num_ctx
     return HTTPProvider(
         wire,
         model=model,
