@@ -110,7 +110,8 @@ async def post(client: HTTPClient, url: str, body: bytes, headers: Mapping[str, 
             yield answer
         return
     request = known.build_request("POST", url, content=body, headers=headers, timeout=LIMITS)
-    request.stream = _body_like(type(request.stream))(body)
+    plain: object = request.stream
+    request.stream = _body_like(type(plain))(body)
     request.stream.body = body
     answer = await known.send(request, stream=True, follow_redirects=False)
     try:

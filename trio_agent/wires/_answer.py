@@ -88,7 +88,7 @@ class AnswerReader:
     def __init__(self, content_type: str, grammar: Grammar) -> None:
         self._content_type = content_type
         self._grammar = grammar
-        self._framing = _framing(content_type)
+        self._framing: Framing = _framing(content_type)
         self._events = EventStreamDecoder()
         self._lines = LineDecoder()
         self._body = bytearray()
