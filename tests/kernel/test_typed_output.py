@@ -11,8 +11,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_agent import Agent, ConfigError, OutputError, tool
+from trio_agent import Agent, Codec, ConfigError, OutputError, tool
 from trio_agent._events import Event
+from trio_agent.codecs import JSONCodec, ReActCodec
 from trio_agent.sessions import MemoryStore
 from trio_agent.testing import ScriptedModel, call, calls, say
 from trio_agent.tools import TypedOutput, schema_of
@@ -176,6 +177,41 @@ async def test_a_run_that_stops_behind_its_tools_has_no_output() -> None:
     with trio.fail_after(5):
         result = await Agent(ScriptedModel(calls(call("done"))), tools=[done], output=Report).send("Go.")
     assert (result.stop_reason, result.output) == ("stop", None)
+
+
+CALL_IN_JSON = '{"type": "tool_calls", "calls": [{"name": "look", "input": {}}]}'
+
+
+@pytest.mark.parametrize(
+    ("codec", "asks", "wrong", "right"),
+    [
+        (
+            JSONCodec(),
+            CALL_IN_JSON,
+            '{"type": "final", "output": {"x": "one"}}',
+            '{"type": "final", "output": {"x": 1}}',
+        ),
+        (
+            JSONCodec(constrain=True),
+            CALL_IN_JSON,
+            '{"type": "final", "text": "one"}',
+            '{"type":"final","output":{"x":1}}',
+        ),
+        (ReActCodec(), "Action: look\nAction Input: {}", "Final Answer: one", 'Final Answer: {"x": 1}'),
+    ],
+    ids=["json", "json, constrained", "react"],
+)
+async def test_models_without_tool_calling_give_it_in_their_protocol(
+    codec: Codec, asks: str, wrong: str, right: str
+) -> None:
+    model = ScriptedModel(asks, wrong, right)
+    with trio.fail_after(5):
+        result = await Agent(model, tools=[look], output=Point, codec=codec).send("Go.")
+    assert result.output == {"x": 1}
+    assert [request.tools for request in model.requests] == [()] * 3
+    assert all('"x"' in (request.system or "") for request in model.requests)  # it is told what to write
+    constrained = isinstance(codec, JSONCodec) and codec.constrain
+    assert [request.output_schema is not None for request in model.requests] == [constrained] * 3
 
 
 async def test_one_run_may_have_an_output_of_its_own() -> None:
