@@ -135,6 +135,7 @@ def _run(
         What to say.
     model
         The model, as vendor:model, such as openai:gpt-4o-mini. Its key comes from the environment: OPENAI_API_KEY.
+        Or local, a small model on this machine, or local:FILE.gguf (see the extra local).
     tool
         A tool or a function, as module:tool; may be given several times.
     base_url

@@ -75,6 +75,7 @@ class Running:
         self.agent = Agent(
             choice.provider,
             tools=choice.tools,
+            codec=choice.codec,
             listeners=[self._see],
             store=None if kept is None else kept.store,
             approval=approval,

@@ -36,6 +36,11 @@ SHOWN: Final = (TextChunk, ReasoningChunk, CallChunk, NativeChunk)
 class Grammar(Protocol):
     """What the payloads of one answer mean.  Made anew for each answer."""
 
+    @property
+    def field(self) -> str:
+        """What an answer that is not streamed must have."""
+        ...
+
     over: bool
     """The answer has said that it is complete, and nothing that matters follows."""
     complete: bool
@@ -202,7 +207,7 @@ class AnswerReader:
             return
         if not self._grammar.complete:
             body = redact(bytes(self._body[:MAX_BODY]).decode("utf-8", "replace"))
-            self._failure = ProviderError("the answer holds no answer of the model", retryable=False, body=body)
+            self._failure = ProviderError(f"the answer has no {self._grammar.field}", retryable=False, body=body)
             return
         self._finish(chunks)
 

@@ -58,6 +58,7 @@ class _Block:
 class MessagesGrammar:
     """What the payloads of an Anthropic server mean."""
 
+    field = "content"
     __slots__ = (
         "_begun",
         "_blocks",

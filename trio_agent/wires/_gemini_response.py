@@ -56,6 +56,7 @@ MAX_TOLD: Final = 600
 class GeminiGrammar:
     """What the payloads of Gemini mean.  Only the first candidate is read."""
 
+    field = "candidates"
     __slots__ = ("_calls", "_classify", "_names", "_open", "_reason", "_usage", "complete", "over")
 
     def __init__(self, names: WireNames, classify: Classify) -> None:

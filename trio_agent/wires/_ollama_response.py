@@ -22,6 +22,7 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {"stop": "stop", "length": "
 class OllamaGrammar:
     """What the lines of an answer mean."""
 
+    field = "message"
     __slots__ = ("_calls", "_classify", "_names", "_reason", "complete", "over")
 
     def __init__(self, names: WireNames, classify: Classify) -> None:

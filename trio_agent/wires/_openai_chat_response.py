@@ -48,6 +48,7 @@ FAILURES: Final[Mapping[str, ErrorCode]] = {
 class ChatGrammar:
     """What the payloads of a chat completions server mean."""
 
+    field = "choices"
     __slots__ = (
         "_answered",
         "_begun",

@@ -74,6 +74,7 @@ class ResponsesGrammar:
       known: the names of the request's tools.
     """
 
+    field = "output"
     __slots__ = (
         "_calls",
         "_classify",
