@@ -394,6 +394,8 @@ async def speak(client: providers.HTTPClient) -> None:
     assert_type(providers.Gemini("gemini-2.5-flash", client=client), providers.HTTPProvider)
     assert_type(providers.OpenAIResponses("gpt-5-mini", client=client), providers.HTTPProvider)
     assert_type(providers.Ollama("qwen3", client=client), providers.HTTPProvider)
+    on_this_machine: trio_agent.ModelProvider = providers.Local("weights.gguf", context_window=4_096, threads=2)
+    print(on_this_machine)
     limiter = providers.Limiter(max_in_flight=5, requests_per_minute=60, tokens_per_minute=10_000)
     limited: trio_agent.ModelProvider = limiter.limit(providers.Ollama("qwen3"))
     either: trio_agent.ModelProvider = providers.FallbackModel(limited, providers.Ollama("llama3"), first_event=5)

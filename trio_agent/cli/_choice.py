@@ -14,8 +14,7 @@ import attrs
 from .._errors import ConfigError
 from .._ports import Codec
 from ..codecs import JSONCodec, NativeCodec
-from ..providers import HTTPProvider, from_name
-from ..providers._local import Local
+from ..providers import HTTPProvider, Local, from_name
 from ..tools import Tool
 from ._load import load_tool
 

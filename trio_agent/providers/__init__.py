@@ -7,6 +7,7 @@ from ._client import HTTPResponse as HTTPResponse
 from ._fallback import FallbackModel as FallbackModel
 from ._http import HTTPProvider as HTTPProvider
 from ._limiter import Limiter as Limiter
+from ._local import Local as Local
 from ._presets import Anthropic as Anthropic
 from ._presets import Gemini as Gemini
 from ._presets import Ollama as Ollama
@@ -22,6 +23,7 @@ __all__ = [
     "HTTPProvider",
     "HTTPResponse",
     "Limiter",
+    "Local",
     "Ollama",
     "OpenAI",
     "OpenAIResponses",
