@@ -180,8 +180,9 @@ class Local:
         try:
             await provider.stream(request, emit)
         except ProviderError as error:
-            # A cut wins over the error: it is what ends the call.
-            ended = await server.how_it_ended() if error.code in BROKEN else None
+            ended = None
+            if error.code in BROKEN:
+                ended = await server.how_it_ended()  # noqa: ASYNC120  # a cut wins over the error: it ends the call
             if ended is None:
                 raise
             told = f"the server of the local model {self.model} is gone: {ended}"
