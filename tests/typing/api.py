@@ -372,6 +372,7 @@ OLLAMA: trio_agent.Wire = wires.OllamaWire(num_ctx=4_096)
 RESPONSES: trio_agent.Wire = wires.OpenAIResponsesWire(store=True, summary="auto", strict_tools=True, output="words")
 MESSAGES: trio_agent.Wire = wires.AnthropicWire(cache="5m", thinking="budget", budgets={"deep": 9000})
 GEMINI: trio_agent.Wire = wires.GeminiWire(schemas="openapi", output="words", result_media="inside", stand_in="x")
+RECORDED: trio_agent.ModelProvider = testing.ReplayModel("run.jsonl", speed=1, strict=False)
 CODEC: trio_agent.Codec = codecs.NativeCodec(text_calls=True)
 IN_JSON: trio_agent.Codec = codecs.JSONCodec("Be brief.", constrain=True)
 IN_TEXT: trio_agent.Codec = codecs.ReActCodec(instructions="Be brief.")
@@ -444,6 +445,12 @@ async def script() -> None:
         requests: Sequence[trio_agent.ModelRequest] = model.requests
     async with testing.ModelServer(model) as server:
         assert_type(server.base_url, str)
+    with testing.RecordingModel(model, "recording.jsonl", secrets=["a secret"]) as recording:
+        assert_type(recording.verify(), None)
+    with testing.ReplayModel(["{}"], speed=1.0, strict=False) as replayed:
+        assert_type(replayed.requests, list[trio_agent.ModelRequest])
+    models: list[trio_agent.ModelProvider] = [recording, replayed]
+    print(models)
     testing.check_history(requests[0].messages)
     testing.check_chat_body({"messages": []})
     testing.check_messages_body({"messages": []})
@@ -574,6 +581,7 @@ def explore_a_session() -> None:
 def keep_contracts(store: Callable[[], trio_agent.SessionStore]) -> None:
     cases: list[testing.Case] = [
         *testing.store_contract(store),
+        *testing.provider_contract(lambda script: testing.RecordingModel(testing.ScriptedModel(*script), [])),
         *testing.provider_contract(lambda script: testing.ScriptedModel(*script), virtual=True),
         *testing.codec_contract(codecs.NativeCodec),
         *testing.tool_contract(price, {"item": "tea"}, bad_inputs=[{}]),

@@ -49,8 +49,12 @@ from ._plan import Action as Action
 from ._plan import Cut as Cut
 from ._plan import Fault as Fault
 from ._plan import Plan as Plan
+from ._record import RecordingModel as RecordingModel
+from ._record import RecordingModel as RecordingModel
 from ._record_laws import RECORD_LAWS as RECORD_LAWS
 from ._replay import replay as replay
+from ._replay_model import ReplayModel as ReplayModel
+from ._replay_model import ReplayModel as ReplayModel
 from ._run_world import RunWorld as RunWorld
 from ._schedules import explore_schedules as explore_schedules
 from ._scheduling import can_be_seeded as can_be_seeded
@@ -112,6 +116,8 @@ __all__ = [
     "Plan",
     "Played",
     "Ran",
+    "RecordingModel",
+    "ReplayModel",
     "Report",
     "Rule",
     "RunWorld",
