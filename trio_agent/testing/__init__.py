@@ -50,10 +50,8 @@ from ._plan import Cut as Cut
 from ._plan import Fault as Fault
 from ._plan import Plan as Plan
 from ._record import RecordingModel as RecordingModel
-from ._record import RecordingModel as RecordingModel
 from ._record_laws import RECORD_LAWS as RECORD_LAWS
 from ._replay import replay as replay
-from ._replay_model import ReplayModel as ReplayModel
 from ._replay_model import ReplayModel as ReplayModel
 from ._run_world import RunWorld as RunWorld
 from ._schedules import explore_schedules as explore_schedules

@@ -27,7 +27,7 @@ def first_difference(expected: object, got: object, path: str = "") -> str | Non
     if isinstance(expected, list) and isinstance(got, list):
         one, other = cast("list[object]", expected), cast("list[object]", got)
         return _of_lists(one, other, path)
-    if type(cast("object", expected)) is type(cast("object", got)) and expected == got:
+    if _is_equal(expected, got):
         return None
     if isinstance(expected, str) and isinstance(got, str):
         return f"{path or 'the text'}: {_texts(expected, got)}"
@@ -46,6 +46,11 @@ def _of_objects(expected: dict[str, Any], got: dict[str, Any], path: str) -> str
         if key not in expected:
             return f"{path}.{key}: expected nothing, got {_shown(value)}".lstrip(".")
     return None
+
+
+def _is_equal(one: object, other: object) -> bool:
+    """Whether two values that are no containers are the same; ``True`` is not 1."""
+    return type(one) is type(other) and one == other
 
 
 def _of_lists(expected: list[Any], got: list[Any], path: str) -> str | None:  # Any: JSON
