@@ -22,16 +22,16 @@ def first_difference(expected: object, got: object, path: str = "") -> str | Non
     Args:
       path: where the two stand, for the text.
     """
+    one, other = expected, got
     if isinstance(expected, dict) and isinstance(got, dict):
         return _of_objects(cast("dict[str, Any]", expected), cast("dict[str, Any]", got), path)
     if isinstance(expected, list) and isinstance(got, list):
-        one, other = cast("list[object]", expected), cast("list[object]", got)
-        return _of_lists(one, other, path)
-    if _is_equal(expected, got):
+        return _of_lists(cast("list[object]", expected), cast("list[object]", got), path)
+    if _is_equal(one, other):
         return None
     if isinstance(expected, str) and isinstance(got, str):
         return f"{path or 'the text'}: {_texts(expected, got)}"
-    return f"{path or 'the value'}: expected {_shown(expected)}, got {_shown(got)}"
+    return f"{path or 'the value'}: expected {_shown(one)}, got {_shown(other)}"
 
 
 def _of_objects(expected: dict[str, Any], got: dict[str, Any], path: str) -> str | None:  # Any: JSON
