@@ -110,7 +110,7 @@ PLAIN: list[tuple[object, str, str | None]] = [
     ({(1, 2): "a"}, '{"[1,2]":"a"}', '{"[1,2]":"a"}'),
     ({Color.RED: 1, Name.BOB: 2}, '{"red":1,"bob":2}', '{"red":1,"bob":2}'),
     ({3, 1, 2}, "[1,2,3]", "[1,2,3]"),
-    pytest.param(frozenset({"b", "a"}), '["a","b"]', '["a","b"]', id="frozenset"),
+    (frozenset({"b", "a"}), '["a","b"]', '["a","b"]'),
     ({"mixed": {1, "a"}}, '{"mixed":["a",1]}', '{"mixed":["a",1]}'),
     (Point(1, datetime.date(2026, 1, 2)), '{"x":1,"when":"2026-01-02"}', '{"x":1,"when":"2026-01-02"}'),
     ([Point(1)], '[{"x":1,"when":null}]', '[{"x":1,"when":null}]'),
@@ -136,12 +136,7 @@ PLAIN: list[tuple[object, str, str | None]] = [
 ]
 
 
-def named(value: object) -> str:
-    """A name that is the same in every process."""
-    return str(value)[:30] if " at 0x" not in str(value) else type(value).__name__
-
-
-@pytest.mark.parametrize(("value", "text", "structured"), PLAIN, ids=named)
+@pytest.mark.parametrize(("value", "text", "structured"), PLAIN, ids=[text[:30] or "nothing" for _, text, _ in PLAIN])
 def test_values_that_are_data(value: object, text: str, structured: str | None) -> None:
     result = ok(value)
     assert (result.text, result.structured) == (text, structured)
