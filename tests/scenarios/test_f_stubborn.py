@@ -256,7 +256,9 @@ BOUNDED_OTHERWISE = {
     "_kernel/_announcer.py": 1,  # inside it each listener has a scope of its own, which gets the settle deadline
     "_kernel/_journal.py": 1,  # inside it each commit has a scope of its own, which gets the settle deadline
     "_session.py": 1,  # waits for a run that was cut, as the nursery around it does
+    "cli/_conductor.py": 1,  # of a log that is played again, on a clock that jumps: each of its waits has an end
     "cli/_kill.py": 1,  # waits for a process that was killed
+    "cli/_stand_ins.py": 4,  # wait for a place of that log; the conductor wakes them when it cannot be reached
     "tools/_threads.py": 1,  # gets its deadline in the moment of the cut
 }
 

@@ -22,6 +22,7 @@ from ._demo import LATENCY, demo
 from ._inspect import inspect_session
 from ._kill import WORKER
 from ._kill_worker import work
+from ._replay import replay_session
 from ._resume import resume_session
 from ._run import run_prompt
 from ._sessions import list_sessions
@@ -247,6 +248,38 @@ def _inspect(session: str, /, *, store: str | None = None, json: Flag = False) -
         Print each fact of the log as a line of JSON, in full, and nothing else.
     """
     return trio.run(functools.partial(inspect_session, session, store=store, json=json))
+
+
+@app.command(name="replay")
+def _replay(
+    session: str,
+    /,
+    *,
+    check: Flag = False,
+    speed: float | None = None,
+    store: str | None = None,
+    json: Flag = False,
+) -> int:
+    """Tell a session again as it ran, from its log; or check it: run it again, without its model and its tools.
+
+    A check lets this version's kernel run each run of the session again, with the answers, results and interventions
+    that the log has, and says whether the same facts come of it. If not, it tells the first difference, and exits
+    with code 1.
+
+    Parameters
+    ----------
+    session
+        Its name.
+    check
+        Run it again, and compare.
+    speed
+        Tell it with its pauses, so many times as fast as it ran: 1 is as it was. By default there are none.
+    store
+        Where it is kept; see `run`.
+    json
+        Print each fact as a line of JSON, as `run` prints events.
+    """
+    return replay_session(session, store=store, check=check, speed=speed, json=json)
 
 
 @app.command(name="tail")

@@ -95,6 +95,7 @@ class Redaction:
         Its texts are cleaned as one, and so is its reasoning: that is how an answer is cleaned, whose message
         comes back in the next request.
         """
+        before = len(self.places)
         blocks = [dict(block) for block in message["content"]]
         for kind, field in _JOINED.items():
             found = [(index, block) for index, block in enumerate(blocks) if block["type"] == kind]
@@ -106,7 +107,8 @@ class Redaction:
             done = _JOINED.get(block["type"])
             rest = {key: item for key, item in block.items() if key != done}
             block.update(self._object(rest, f"{place}.content[{index}]"))
-        return {**message, "content": blocks}
+        emptied = len(self.places) > before and message["role"] == "assistant"
+        return {**message, "content": _as_assembled(blocks) if emptied else blocks}
 
     # --- answers -------------------------------------------------------------------------------------
 
@@ -160,6 +162,20 @@ class Redaction:
                 return attrs.evolve(chunk, raw=self.text(chunk.raw, f"{place}.raw"))
             case _:
                 return chunk
+
+
+def _as_assembled(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:  # Any: JSON
+    """The blocks without those that a mark elsewhere has emptied: no chunk brings them when the answer is played."""
+    kept: list[dict[str, Any]] = []
+    for block in blocks:
+        field = _JOINED.get(block["type"])
+        if field is not None and not block[field] and not block.get("signature"):
+            continue
+        if field is not None and kept and kept[-1]["type"] == block["type"] and not kept[-1].get("signature"):
+            kept[-1] = {**block, field: kept[-1][field] + block[field]}
+        else:
+            kept.append(block)
+    return kept
 
 
 def _tells(name: str) -> bool:
