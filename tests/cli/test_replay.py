@@ -19,7 +19,25 @@ from tests.cli.children import PATIENCE, Child
 from tests.cli.stores import agent, made
 from tests.exploration.conversations import CONVERSATIONS
 from tests.exploration.worlds import WORLDS
-from trio_agent import Agent, Allow, Fact, Limits, Retry, Run, SessionStore, Usage, tool
+from trio_agent import (
+    Agent,
+    Allow,
+    Block,
+    Fact,
+    Failure,
+    FatalToolError,
+    HookContext,
+    Limits,
+    Middleware,
+    NativeBlock,
+    PreparedCall,
+    Retry,
+    Run,
+    SessionStore,
+    ToolContext,
+    Usage,
+    tool,
+)
 from trio_agent._facts import (
     AbortRequested,
     AgentEnd,
@@ -34,6 +52,7 @@ from trio_agent._facts import (
     stamp,
 )
 from trio_agent._messages import Message, Text, ToolCall, ToolResult
+from trio_agent._model import NativeChunk, ReasoningChunk, TextChunk, UsageReport
 from trio_agent._written import write_fact
 from trio_agent.cli.__main__ import main
 from trio_agent.cli._replay_check import Checked, check_log
@@ -46,6 +65,7 @@ from trio_agent.testing import (
     Trial,
     call,
     calls,
+    chunks,
     cut,
     explore_cancellation,
     explore_crashes,
@@ -370,6 +390,111 @@ def test_what_hooks_and_the_stream_have_added_is_taken_as_it_is_and_told() -> No
     )
 
 
+async def aborted_while_it_fails(run: Run) -> None:
+    await trio.sleep(1)
+    run.abort()
+
+
+def test_whatever_a_model_says_and_however_it_fails_is_said_again() -> None:
+    store = MemoryStore()
+    sealed = chunks(
+        ReasoningChunk("Hm.", "seal"), NativeChunk(NativeBlock("v", "{}")), TextChunk("So."), UsageReport(Usage(5, 2))
+    )
+
+    async def make() -> None:
+        model = ScriptedModel(
+            fail(503, after=say("Half an")),
+            attrs.evolve(sealed, end="finish"),
+            fail("AUTHENTICATION", "no key", after=say("Half of it")),
+            fail(500, after=say("Half an answer", chunks=2, every=3)),
+        )
+        async with Agent(model, store=store).session("s") as session:
+            for _ in range(2):
+                await session.prompt("Go.")
+            async with session.run("Go.") as run:
+                await aborted_while_it_fails(run)
+                await run.wait()
+
+    virtually(make)
+    facts = log_of("s", store)
+    assert [fact.reason for fact in facts if isinstance(fact, AgentEnd)] == ["stop", "error", "aborted"]
+    assert checked(facts) == Checked(_counts(facts))
+
+
+class Telling(Middleware):
+    """Tells of each turn, asks the model something of its own, and refuses a call."""
+
+    async def before_model(self, ctx: HookContext) -> None:
+        ctx.emit("turn", {"number": ctx.turn})
+        await ctx.call_model([Message("user", "Is it late?")], purpose="clock")
+
+    async def before_tool_call(self, ctx: HookContext, call: PreparedCall) -> Block | None:
+        return Block("not so long") if call.input.get("seconds") == 9 else None
+
+    async def after_tool_result(self, ctx: HookContext, result: ToolResult) -> ToolResult:
+        return attrs.evolve(result, content=(*result.content, Text("(seen)")))
+
+
+@tool
+async def told(ctx: ToolContext) -> str:
+    """Tell of it."""
+    ctx.emit("half", {"done": 0.5})
+    await trio.sleep(1)
+    raise FatalToolError("the house is on fire")
+
+
+def test_what_hooks_did_is_taken_as_it_is_and_what_tools_told_is_told_again() -> None:
+    store = MemoryStore()
+
+    async def make() -> None:
+        no = "No."
+        model = ScriptedModel(no, turn(1, 9), no, calls(call("wait", seconds=5), call("told"), call("wait", seconds=1)))
+        maker = Agent(model, tools=[wait, told], store=store, middleware=[Telling()], max_parallel_tools=2)
+        async with maker.session("s") as session:
+            await session.prompt("Go.")
+
+    virtually(make)
+    facts = log_of("s", store)
+    assert facts[-1] == AgentEnd("error", error=Failure("TOOL_FAILED", "the house is on fire"))
+    assert list(checked(facts).lines()) == [
+        "4 facts of hooks and of the caller: taken as they are",
+        f"{_counts(facts)}: the same",
+    ]
+
+
+@tool(effect="idempotent")
+async def long(seconds: float) -> str:
+    """Wait, as often as need be."""
+    await trio.sleep(seconds)
+    return "waited"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_run_that_went_on_after_a_crash_is_the_same_also_if_a_tool_was_gone(there: bool) -> None:
+    store = MemoryStore()
+
+    async def make() -> None:
+        asked = calls(call("long", seconds=5), call("wait", seconds=5), call("long", seconds=1))
+        maker = Agent(ScriptedModel(asked), tools=[long, wait], store=store, max_parallel_tools=2)
+        at = 0
+        async with maker.session("before") as session, session.run("Go.") as run:
+            async for event in run:
+                if event.kind == "tool_execution_start" and getattr(event, "call_id", "") == "call_2":
+                    at = event.seq
+                    break
+        await store.fork("before", "s", at=at)
+        tools = [long, wait] if there else [wait]
+        async with Agent(ScriptedModel("Well.", "Yes."), tools=tools, store=store).session("s") as session:
+            await session.resume()
+            await session.prompt("And?")
+
+    virtually(make)
+    facts = log_of("s", store)
+    texts = [fact.result.text for fact in facts if isinstance(fact, ToolExecutionEnd)]
+    assert any("It cannot run again" in text for text in texts) is not there
+    assert checked(facts) == Checked(_counts(facts))
+
+
 # ---------------------------------------------------------------------------- any log of this kernel
 
 ANSWERS = st.lists(
@@ -526,6 +651,20 @@ def test_a_run_that_would_have_gone_on_is_told() -> None:
     assert told == "fact 9 (agent_end): what is decided there is CallModel()"
 
 
+def test_a_run_that_this_kernel_would_not_begin_is_told() -> None:
+    """It goes on with nothing, after a run that had ended by itself."""
+    facts = stamped([*a_log(), AgentStart(()), TurnStart(3)], "r2")
+    told = checked(facts).difference
+    assert told == "fact 13 (agent_start): the run cannot begin: the last run ended by itself; prompt() goes on"
+
+
+def test_what_differs_before_a_run_was_cut_is_a_difference() -> None:
+    facts = stamped([*a_log()[:-2], AbortRequested(0.0), TurnEnd(2, "stop"), AgentEnd("aborted")])
+    assert checked(facts).difference is None
+    spoiled = changed(ToolExecutionStart, name="rm")(facts)
+    assert checked(spoiled).difference == 'fact 4 (tool_execution_start): data.name: expected "rm", got "wait"'
+
+
 def test_a_run_that_cannot_be_led_along_its_log_is_told_and_is_no_difference(path: str, capsys: Capture) -> None:
     """One of two calls that had started at once was cut before its start was durable, and the other one ran."""
     one, two = ToolCall("c1", "wait", '{"seconds":1}'), ToolCall("c2", "wait", '{"seconds":1}')
@@ -547,7 +686,7 @@ def test_a_run_that_cannot_be_led_along_its_log_is_told_and_is_no_difference(pat
     kept(path, "odd", facts)
     assert main(["replay", "odd", "--check", "--store", path]) == 0
     first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("facts 1 to 10: each follows from those before it, but this run was cut at a moment")
+    assert first.startswith("facts 1 to 10: each follows from those before it, but the run was cut at a moment")
     assert last == "10 facts, 1 turn, 2 calls: the same"
 
 

@@ -27,7 +27,7 @@ from trio_agent import (
     Usage,
     UsageReport,
 )
-from trio_agent._errors import ErrorCode
+from trio_agent._errors import ErrorCode, leaves
 from trio_agent.providers import FallbackModel
 from trio_agent.testing import (
     CANCEL,
@@ -55,8 +55,8 @@ class Said:
         self.asked = 0
 
     async def stream(self, request: ModelRequest, emit: Emit) -> None:
-        await trio.lowlevel.checkpoint()
         self.asked += 1
+        await trio.lowlevel.checkpoint()
         for each in self.said:
             if isinstance(each, Exception):
                 raise each
@@ -79,7 +79,7 @@ GOOD = (TextChunk("Hi"), Finish("stop"))
 @pytest.mark.parametrize(
     "code",
     [
-        *("AUTHENTICATION", "OVERLOADED", "PROVIDER_DISCONNECT", "PROVIDER_ERROR"),
+        *("AUTHENTICATION", "OVERLOADED", "PARTIAL_STREAM", "PROVIDER_DISCONNECT", "PROVIDER_ERROR"),
         *("QUOTA_EXCEEDED", "RATE_LIMIT", "STALLED", "TIMEOUT"),
     ],
 )
@@ -89,9 +89,7 @@ async def test_what_is_the_matter_of_one_provider_moves_on(code: ErrorCode) -> N
     assert (first.asked, second.asked) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "code", ["INVALID_REQUEST", "CONTENT_FILTER", "MALFORMED_TOOL_CALL", "PARTIAL_STREAM", "CONTEXT_OVERFLOW"]
-)
+@pytest.mark.parametrize("code", ["INVALID_REQUEST", "CONTENT_FILTER", "MALFORMED_TOOL_CALL", "CONTEXT_OVERFLOW"])
 async def test_what_is_wrong_for_all_does_not(code: ErrorCode) -> None:
     first, second = Said(error := fails(code)), Said(*GOOD)
     with pytest.raises(ProviderError) as caught:
@@ -117,6 +115,48 @@ async def test_an_overflow_moves_on_to_a_larger_window(first: int | None, second
     else:
         with pytest.raises(ProviderError, match="CONTEXT_OVERFLOW"):
             await ask(FallbackModel(*models))
+
+
+async def test_an_overflow_passes_over_those_whose_window_is_no_larger() -> None:
+    small, same, large = Said(fails("CONTEXT_OVERFLOW"), window=10), Said(window=10), Said(*GOOD, window=20)
+    assert await ask(FallbackModel(small, same, large)) == list(GOOD)
+    assert (same.asked, large.asked) == (0, 1)
+
+
+async def test_a_model_that_its_server_does_not_have_is_followed_by_the_next() -> None:
+    assert await ask(FallbackModel(Said(fails("INVALID_REQUEST", status=404)), Said(*GOOD), on=set())) == list(GOOD)
+    with pytest.raises(ProviderError, match="INVALID_REQUEST"):
+        await ask(FallbackModel(Said(fails("INVALID_REQUEST", status=400)), Said(*GOOD)))
+
+
+async def test_a_failure_in_a_group_of_its_own_is_that_failure() -> None:
+    first = Said(ExceptionGroup("of a nursery", [ExceptionGroup("of another", [fails("OVERLOADED")])]))
+    assert await ask(FallbackModel(first, Said(*GOOD))) == list(GOOD)
+    several = Said(ExceptionGroup("of a nursery", [fails("OVERLOADED"), ZeroDivisionError()]))
+    with pytest.raises(ExceptionGroup):
+        await ask(FallbackModel(several, Said(*GOOD)))
+
+
+@pytest.mark.parametrize("said", [(), (TextChunk(""), UsageReport(Usage(10)))])
+async def test_a_model_that_ends_without_a_word_has_failed(said: tuple[ModelChunk, ...]) -> None:
+    assert (await ask(FallbackModel(Said(*said), Said(*GOOD))))[-2:] == list(GOOD)
+    with pytest.raises(ProviderError, match="PROVIDER_DISCONNECT"):
+        await ask(FallbackModel(Said(*said)))
+
+
+async def test_what_a_model_says_after_its_turn_is_not_heard() -> None:
+    class Late(Said):
+        async def stream(self, request: ModelRequest, emit: Emit) -> None:
+            self.emit = emit
+            await super().stream(request, emit)
+
+    class Second(Said):
+        async def stream(self, request: ModelRequest, emit: Emit) -> None:
+            first.emit(TextChunk("Too late"))
+            await super().stream(request, emit)
+
+    first = Late(fails("TIMEOUT"))
+    assert await ask(FallbackModel(first, Second(*GOOD))) == list(GOOD)
 
 
 async def test_an_exception_that_is_no_providers_goes_through() -> None:
@@ -153,7 +193,9 @@ async def test_when_all_fail_the_last_one_speaks_for_all() -> None:
     assert (error.code, error.status, error.provider) == ("AUTHENTICATION", 401, "c")
     assert (error.retryable, error.retry_after) == (True, 4)
     assert str(error).endswith("(before that, a: RATE_LIMIT: it is RATE_LIMIT; b: OVERLOADED: it is OVERLOADED)")
-    assert isinstance(error.__cause__, ProviderError)
+    assert error.__cause__ is not None
+    causes = leaves(error.__cause__)
+    assert [str(each).partition(":")[0] for each in causes] == ["RATE_LIMIT", "OVERLOADED", "AUTHENTICATION"]
 
 
 async def test_who_may_be_asked_again_at_once_needs_no_wait() -> None:
@@ -180,16 +222,18 @@ async def test_a_model_that_says_nothing_is_left_after_its_time(autojump_clock: 
 async def test_a_slow_model_that_shows_life_is_waited_for(autojump_clock: MockClock) -> None:
     class Slow(Said):
         async def stream(self, request: ModelRequest, emit: Emit) -> None:
-            for _ in range(5):
+            for sign in (TextChunk(""), UsageReport(Usage(1)), TextChunk(""), TextChunk("")):
                 await trio.sleep(6)
-                emit(TextChunk(""))
+                emit(sign)
+            await trio.sleep(6)
             emit(TextChunk("Slow"))
             await trio.sleep(100)
             emit(Finish("stop"))
 
     second = Said(*GOOD)
     with trio.fail_after(1_000):
-        assert await ask(FallbackModel(Slow(), second, first_event=7)) == [TextChunk("Slow"), Finish("stop")]
+        said = await ask(FallbackModel(Slow(), second, first_event=7))
+    assert said == [UsageReport(Usage(1)), TextChunk("Slow"), Finish("stop")]
     assert second.asked == 0
 
 
@@ -223,7 +267,22 @@ def test_it_is_a_provider(case: Any) -> None:
     case()
 
 
-def test_cut_anywhere_it_asks_nobody_else() -> None:
+async def test_a_cut_wins_over_what_a_model_says_on_its_way_out(autojump_clock: MockClock) -> None:
+    class Rude(Said):
+        async def stream(self, request: ModelRequest, emit: Emit) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise fails("TIMEOUT")
+
+    second = Said(*GOOD)
+    with trio.move_on_after(1) as scope:
+        await ask(FallbackModel(Rude(), second))
+    assert scope.cancelled_caught
+    assert second.asked == 0
+
+
+def test_cut_anywhere_it_ends() -> None:
     class World:
         def __init__(self) -> None:
             self.models = ScriptedModel(fail(503)), ScriptedModel(say("Hi", delay=1)), ScriptedModel(CUT)
@@ -235,25 +294,40 @@ def test_cut_anywhere_it_asks_nobody_else() -> None:
     assert report.raise_for_findings().tried > 5
 
 
-CHUNKS = st.sampled_from(
-    [TextChunk("a"), TextChunk(""), UsageReport(Usage(1, 1)), fails("OVERLOADED"), fails("TIMEOUT")]
-)
+STEPS = st.lists(st.sampled_from(["text", "life", "usage", "OVERLOADED", "TIMEOUT", "late"]), max_size=4)
 
 
-@given(st.lists(st.lists(CHUNKS, max_size=4), min_size=1, max_size=4))
-def test_no_two_answers_are_ever_spliced(scripts: list[list[Any]]) -> None:
-    models = [Said(*script, Finish("stop"), name=str(place)) for place, script in enumerate(scripts)]
+@given(st.lists(STEPS, min_size=1, max_size=4))
+def test_no_two_answers_are_ever_spliced(scripts: list[list[str]]) -> None:
+    class Plays(Said):
+        """Says its own name; what it can still reach of those before it, speaks too."""
+
+        async def stream(self, request: ModelRequest, emit: Emit) -> None:
+            self.asked += 1
+            emits.append(emit)
+            for step in scripts[int(self.name)]:
+                match step:
+                    case "text":
+                        emit(TextChunk(self.name))
+                    case "life":
+                        emit(TextChunk(""))
+                    case "usage":
+                        emit(UsageReport(Usage(1)))
+                    case "late":
+                        for earlier in emits[:-1]:
+                            earlier(TextChunk("late"))
+                    case _:
+                        raise ProviderError(step, code="TIMEOUT" if step == "TIMEOUT" else "OVERLOADED")
+            emit(Finish("stop"))
+
+    emits: list[Emit] = []
+    models = [Plays(name=str(place)) for place in range(len(scripts))]
     chunks: list[ModelChunk] = []
     try:
         trio.run(FallbackModel(*models).stream, REQUEST, chunks.append)
+        assert chunks[-1] == Finish("stop")
     except ProviderError:
-        pass
-    shown = [chunk for chunk in chunks if chunk == TextChunk("a")]
-    answers = [[chunk for chunk in script if chunk == TextChunk("a")] for script in scripts]
-    assert not shown or any(shown == answer[: len(shown)] for answer in answers)
-    speakers = [place for place, script in enumerate(scripts) if models[place].asked]
-    assert speakers == list(range(len(speakers)))
-    for place in speakers[:-1]:
-        before = scripts[place]
-        first_error = next(index for index, each in enumerate(before) if isinstance(each, Exception))
-        assert TextChunk("a") not in before[:first_error]
+        assert Finish("stop") not in chunks
+    asked = [model for model in models if model.asked]
+    assert asked == models[: len(asked)]
+    assert {chunk.text for chunk in chunks if isinstance(chunk, TextChunk)} <= {"", asked[-1].name}

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.wire.decoding import Outcome, decode
+from tests.wire.decoding import REQUEST, Outcome, decode
 from tests.wire.recordings import ABSENT, FOLDER, RECORDINGS, Recording, quoted, recordings
-from trio_agent._errors import ErrorCode
+from trio_agent._core._retry import is_retryable
+from trio_agent._errors import ErrorCode, ProviderError
 from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire, classify
 
 RECORDED: dict[str, ErrorCode] = {
@@ -49,8 +50,11 @@ QUOTED: dict[str, ErrorCode] = {
 }
 """Where our names differ from the collection's older ones."""
 
-OUTSIDE = {"quoted-36", "quoted-37"}
+FULL = {"quoted-36", "quoted-37"}
 """No errors: an answer ended because it was full, and what has come of it is valid."""
+
+ANOTHER_SAMPLE = {"err-groq-400-no-call", "err-groq-400-tool-use-failed"}
+"""The server blames the request, but it was the model that wrote a bad call, and it may write a better one."""
 
 IN_BAND = ("SSE chunk", "SSE event: error", "NDJSON line")
 
@@ -67,16 +71,33 @@ def wire_of(provider: str) -> Any:
     return OF_THEIR_OWN[provider]() if provider in OF_THEIR_OWN else OpenAIChatWire(vendor=provider)
 
 
-def answered(entry: dict[str, Any], begun: bytes = b"") -> Outcome:
-    """What an error inside of an answer comes to."""
+def written(entry: dict[str, Any]) -> tuple[bytes, str]:
+    """An error inside of an answer as it comes over the network, and the content type of that."""
     body = json.dumps(entry["body"]).encode()
-    wire = wire_of(entry["provider"])
     if entry["where"] == "NDJSON line":
-        return decode(begun + body + b"\n", "application/x-ndjson", wire=wire)
+        return body + b"\n", "application/x-ndjson"
     if entry["where"] == "terminal chunk":
         body = json.dumps({"choices": [{"index": 0, "delta": {}, **entry["body"]}]}).encode()
     event = b"event: error\n" if entry["where"] == "SSE event: error" else b""
-    return decode(begun + event + b"data: " + body + b"\n\n", wire=wire)
+    return event + b"data: " + body + b"\n\n", "text/event-stream"
+
+
+def answered(entry: dict[str, Any], begun: bytes = b"") -> Outcome:
+    """What an error inside of an answer comes to."""
+    body, content_type = written(entry)
+    return decode(begun + body, content_type, wire=wire_of(entry["provider"]))
+
+
+def failure(entry: dict[str, Any]) -> ProviderError:
+    """The error that an answer begins with."""
+    body, content_type = written(entry)
+    response = wire_of(entry["provider"]).response(REQUEST, content_type)
+    try:
+        response.receive(body)
+        response.end()
+    except ProviderError as error:
+        return error
+    pytest.fail("the answer is no error")
 
 
 def is_error(recording: Recording) -> bool:
@@ -93,6 +114,7 @@ def test_a_recorded_error_has_its_code(recording: Recording) -> None:
     error = wire_of(recording.provider).error(recording.status, {}, recording.body)
     assert error.code == RECORDED[recording.id]
     assert error.status == recording.status
+    assert is_retryable(error) == (error.code == "RATE_LIMIT" or recording.id in ANOTHER_SAMPLE)
     said = (recording.expected["error"].get("message") or "")[:60]
     assert said.strip()
     assert said in error.message or "[redacted]" in error.message
@@ -103,7 +125,7 @@ def test_the_wait_inside_of_a_body_is_found(recording: Recording) -> None:
     assert GeminiWire().error(429, {}, recording.body).retry_after == 34.4
 
 
-@pytest.mark.parametrize("entry", quoted(lambda entry: entry["id"] not in OUTSIDE))
+@pytest.mark.parametrize("entry", quoted(lambda entry: entry["id"] not in FULL))
 def test_a_quoted_error_has_its_code(entry: dict[str, Any]) -> None:
     wanted = QUOTED.get(entry["id"], entry["proposed_code"])
     if entry["where"] != "http":
@@ -113,8 +135,31 @@ def test_a_quoted_error_has_its_code(entry: dict[str, Any]) -> None:
     body = b"" if entry["body"] is None else json.dumps(entry["body"]).encode()
     error = wire_of(entry["provider"]).error(entry["http_status"], entry.get("headers", {}), body)
     assert (error.code, error.status) == (wanted, entry["http_status"])
-    if wanted == "RATE_LIMIT":
-        assert error.retryable is (None if entry["retry_helps"] else False)
+    assert is_retryable(error) is entry["retry_helps"]
+
+
+@pytest.mark.parametrize("entry", quoted(lambda entry: entry["where"] != "http" and entry["id"] not in FULL))
+def test_waiting_helps_inside_of_an_answer_as_it_does_before_one(entry: dict[str, Any]) -> None:
+    assert is_retryable(failure(entry)) is entry["retry_helps"]
+
+
+ENDED: dict[str, bytes] = {
+    "openai": b'{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}',
+    "anthropic": b'{"type":"message_delta","delta":{"stop_reason":"model_context_window_exceeded"}}',
+}
+STOPPED = b'data: {"type":"message_stop"}\n\n'
+
+
+@pytest.mark.parametrize("entry", quoted(lambda entry: entry["id"] in FULL))
+def test_an_answer_that_became_too_long_keeps_what_has_come(entry: dict[str, Any]) -> None:
+    provider = entry["provider"]
+    end = ENDED[provider]
+    [said] = entry["body"].values()
+    assert json.dumps(said).encode() in end
+    begun = BEGUN.get(provider, CHAT)
+    outcome = decode(begun + b"data: " + end + b"\n\n" + STOPPED * (provider == "anthropic"), wire=wire_of(provider))
+    assert outcome.answer is not None
+    assert (outcome.answer.message.text, outcome.answer.message.finish_reason) == ("Once", "length")
 
 
 BEGUN: dict[str, bytes] = {
@@ -146,8 +191,8 @@ def test_an_overflow_is_an_overflow_whatever_the_status(entry: dict[str, Any]) -
 def test_none_is_left_out() -> None:
     recorded = [recording for recording in RECORDINGS if is_error(recording)]
     lines = (FOLDER / "errors" / "quoted.ndjson").read_text(encoding="utf-8").splitlines()
-    print(
-        f"recorded errors {len(recorded)} of 25, quoted {len(lines) - len(OUTSIDE)} of 39, and {len(OUTSIDE)} no errors"
-    )
+    ids = {json.loads(line)["id"] for line in lines}
     assert {recording.id for recording in recorded} == set(RECORDED)
-    assert (len(recorded), len(lines)) == (25, 39)
+    assert (len(recorded), len(ids)) == (25, 39)
+    assert ids >= FULL | QUOTED.keys()
+    print(f"recorded errors {len(recorded)} of {len(RECORDED)}, quoted {len(ids)} of 39, {len(FULL)} of them no errors")

@@ -1,194 +1,146 @@
-"""Real MCP declarations: each registers, validates good and bad inputs, and passes through each wire's adapter."""
+"""Real MCP declarations register as tools, and tell good inputs from bad ones as another validator does."""
 
 from __future__ import annotations
 
+import copy
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import jsonschema
 import pytest
 
-from tests.wire.recordings import ROOT
-from trio_agent import Message, ModelRequest, Tool, ToolCall, ToolResult
+from tests.wire.declarations import ABSENT, COUNT, FOLDER, Declared, declarations, echo, good_input, parts, tool
+from trio_agent import ConfigError, Tool, ToolCall, ToolResult
 from trio_agent.tools import LocalDispatcher
-from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire
 
-FOLDER = Path(os.environ.get("TRIO_AGENT_SHARED", ROOT.parent / "shared")) / "schemas"
-COUNT = 44
-ABSENT = "the MCP declarations are not here: no folder schemas in ../shared, and TRIO_AGENT_SHARED names none"
+BAD = 1_752
+"""Bad inputs that the samples of all declarations give."""
 
-
-def declarations() -> list[Any]:  # Any: pytest's parameter sets have no public type
-    if not FOLDER.is_dir():
-        return [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="absent")]
-    files = sorted(path for path in FOLDER.glob("*.json") if path.name != "index.json")
-    return [pytest.param(json.loads(path.read_text(encoding="utf-8")), id=path.stem) for path in files]
+WRONG: tuple[Any, ...] = ("wrong", -7, True, None, ["wrong"], {"wrong": 1})
 
 
-async def echo(input: dict[str, Any]) -> str:
-    return json.dumps(input)
+def spoiled(value: Any) -> Iterator[Any]:
+    """The value with one thing in it missing, or of another type, at every depth."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        for name in fields:
+            yield {key: inner for key, inner in fields.items() if key != name}
+        yield {**fields, "nobody knows this": 1}
+        for name, inner in fields.items():
+            yield from ({**fields, name: other} for other in (*WRONG, *spoiled(inner)))
+    elif isinstance(value, list):
+        items: list[Any] = value
+        for place, inner in enumerate(items):
+            yield from ([*items[:place], other, *items[place + 1 :]] for other in (*WRONG, *spoiled(inner)))
 
 
-def tool(declared: dict[str, Any]) -> Tool:
-    return Tool(declared["name"], declared.get("description", ""), declared["inputSchema"], echo)
+def oracle(schema: Declared) -> Any:
+    return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
 
 
-class Sampler:
-    """Makes an input that a schema takes, with every property that it names, as far down as the schema goes."""
-
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._root = root
-
-    def of(self, schema: Any, depth: int = 0) -> Any:
-        if schema is True or schema == {}:
-            return "anything"
-        if "$ref" in schema:
-            target: Any = self._root
-            for step in schema["$ref"].removeprefix("#/").split("/"):
-                target = target[step]
-            return self.of(target, depth + 1)
-        for keyword in ("const", "default"):
-            if keyword in schema:
-                return schema[keyword]
-        if "enum" in schema:
-            return schema["enum"][0]
-        for keyword in ("oneOf", "anyOf"):
-            if keyword in schema:
-                rest = {key: value for key, value in schema.items() if key != keyword}
-                return self.of({**rest, **schema[keyword][0]}, depth)
-        if "allOf" in schema:
-            merged = {key: value for key, value in schema.items() if key != "allOf"}
-            for part in schema["allOf"]:
-                merged.update(part)
-            return self.of(merged, depth)
-        kind = schema.get("type", "object" if "properties" in schema else "string")
-        return self._of_type(kind[0] if isinstance(kind, list) else kind, schema, depth)
-
-    def _of_type(self, kind: str, schema: dict[str, Any], depth: int) -> Any:
-        if kind == "object":
-            required = set(schema.get("required", ()))
-            named = schema.get("properties", {})
-            return {name: self.of(part, depth + 1) for name, part in named.items() if depth < 3 or name in required}
-        if kind == "array":
-            count = schema.get("minItems", 1 if depth < 6 else 0)
-            return [self.of(schema.get("items", {}), depth + 1) for _ in range(count)]
-        if kind in ("integer", "number"):
-            return schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
-        if kind == "string":
-            formats = {"uri": "http://x/y", "date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01"}
-            return formats.get(schema.get("format", ""), "x" * max(1, schema.get("minLength", 1)))
-        return {"boolean": True, "null": None}[kind]
-
-
-def bad_inputs(schema: dict[str, Any], good: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Inputs that are wrong in one place: without something required, or of another type."""
-    for name in schema.get("required", ()):
-        yield {key: value for key, value in good.items() if key != name}
-    for name, part in schema.get("properties", {}).items():
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("string", "integer", "number", "boolean", "array", "object"):
-            yield {**good, name: 3 if kind == "string" else "wrong"}
-
-
-def prepared(declared: dict[str, Any], input: Any) -> Any:
-    return LocalDispatcher([tool(declared)]).prepare(ToolCall("c1", declared["name"], json.dumps(input)))
-
-
-SEEN: Counter[str] = Counter()
+def bad_inputs(schema: Declared) -> list[Any]:
+    validator = oracle(schema)
+    return [each for each in spoiled(good_input(schema)) if not validator.is_valid(each)]
 
 
 @pytest.mark.parametrize("declared", declarations())
-def test_a_declaration_registers_and_tells_good_from_bad(declared: dict[str, Any]) -> None:
+def test_a_declaration_registers_and_tells_good_from_bad(declared: Declared) -> None:
     schema = declared["inputSchema"]
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
-    good = Sampler(schema).of(schema)
+    name = declared["name"]
+    dispatcher = LocalDispatcher([tool(declared)])
+    assert [spec.parameters for spec in dispatcher.specs] == [schema]
+    validator = oracle(schema)
+    good = good_input(schema)
     validator.validate(good)  # so that the sample is one
-    assert not isinstance(prepared(declared, good), ToolResult)
-    bad = [each for each in bad_inputs(schema, good) if not validator.is_valid(each)]
-    for each in bad:
-        refused = prepared(declared, each)
-        assert isinstance(refused, ToolResult)
-        assert refused.status == "invalid"
-    assert len(bad) >= len(schema.get("required", ()))
-    SEEN["good"] += 1
-    SEEN["bad"] += len(bad)
+    bad = bad_inputs(schema)
+    assert bad
+    for required in schema.get("required", ()):
+        assert {key: value for key, value in good.items() if key != required} in bad
+    for each in (good, *spoiled(good)):
+        prepared = dispatcher.prepare(ToolCall("c1", name, json.dumps(each)))
+        if validator.is_valid(each):
+            assert not isinstance(prepared, ToolResult), each
+        else:
+            assert isinstance(prepared, ToolResult), each
+            assert prepared.status == "invalid"
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=ABSENT)
 def test_all_of_them_are_here() -> None:
-    assert len(declarations()) == COUNT
-    dialects = Counter(each.values[0]["inputSchema"].get("$schema", "none") for each in declarations())
+    schemas = [each.values[0]["inputSchema"] for each in declarations()]
+    dialects = Counter(schema.get("$schema", "none") for schema in schemas)
+    bad = sum(len(bad_inputs(schema)) for schema in schemas)
+    print(f"declarations {len(schemas)} of {COUNT}: good inputs {len(schemas)}, bad inputs {bad} of {BAD}")
     assert {name.rpartition("json-schema.org/")[2].partition("/schema")[0]: n for name, n in dialects.items()} == {
         "draft-07": 10,
         "draft/2020-12": 9,
         "none": 25,
     }
-    print(f"declarations {COUNT} of {COUNT}: good inputs {SEEN['good']}, bad inputs {SEEN['bad']}")
+    assert (len(schemas), bad) == (COUNT, BAD)
 
 
-# ------------------------------------------------------------------------------------------ through the wires
+# ---------------------------------------------------------------------------------- dialects, references
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+NEWEST = "https://json-schema.org/draft/2020-12/schema"
+
+MEANINGS: list[tuple[Declared, Any]] = [
+    ({"items": [{"type": "string"}]}, [1]),
+    ({"prefixItems": [{"type": "string"}]}, [1]),
+    ({"items": [{}], "additionalItems": False}, [1, 2]),
+    ({"$ref": "#/properties/b", "maxLength": 1}, "long"),
+    ({"dependencies": {"x": ["y"]}}, {"x": 1}),
+    ({"dependentRequired": {"x": ["y"]}}, {"x": 1}),
+    ({"contains": {"type": "string"}, "minContains": 2}, ["one"]),
+    ({"unevaluatedProperties": False}, {"x": 1}),
+]
+"""What the dialects understand differently, and an input that they judge differently."""
 
 
-def walk(schema: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(schema, dict):
-        yield cast("dict[str, Any]", schema)
-        for part in cast("dict[str, Any]", schema).values():
-            yield from walk(part)
-    elif isinstance(schema, list):
-        for part in cast("list[Any]", schema):
-            yield from walk(part)
+def meaning(part: Declared, dialect: str | None) -> Declared:
+    schema: Declared = {"type": "object", "properties": {"a": part, "b": {"type": "string"}}}
+    return schema if dialect is None else {"$schema": dialect, **schema}
 
 
-def taken_whole(sent: dict[str, Any], declared: dict[str, Any]) -> None:
-    """Everything of the declaration is told."""
-    assert {"type": "object", "properties": {}, **declared["inputSchema"]} == sent
+def judged(schema: Declared, value: Any) -> bool | None:
+    """Whether the other validator takes the value; ``None``: it does not take the schema."""
+    validator = oracle(schema)
+    try:
+        validator.check_schema(schema)
+    except jsonschema.SchemaError:
+        return None
+    return bool(validator.is_valid({"a": value}))
 
 
-def taken_by_anthropic(sent: dict[str, Any], declared: dict[str, Any]) -> None:
-    """An object at the top, and no combination beside it; whatever the declaration takes it takes."""
-    assert sent["type"] == "object"
-    assert not {"oneOf", "anyOf", "allOf"} & sent.keys()
-    good = Sampler(declared["inputSchema"]).of(declared["inputSchema"])
-    jsonschema.Draft202012Validator(sent).validate(good)
+@pytest.mark.parametrize(("part", "value"), MEANINGS, ids=lambda each: json.dumps(each)[:40])
+def test_a_schema_means_what_its_dialect_says(part: Declared, value: Any) -> None:
+    assert judged(meaning(part, DRAFT_7), value) != judged(meaning(part, NEWEST), value)
+    for dialect in (DRAFT_7, NEWEST, None):
+        schema = meaning(part, dialect)
+        wanted = judged(schema, value)
+        if wanted is None:
+            with pytest.raises(ConfigError, match="'foreign'"):
+                Tool("foreign", "", schema, echo)
+            continue
+        dispatcher = LocalDispatcher([Tool("foreign", "", schema, echo)])
+        prepared = dispatcher.prepare(ToolCall("c1", "foreign", json.dumps({"a": value})))
+        assert isinstance(prepared, ToolResult) == (not wanted), dialect
 
 
-def taken_as_openapi(sent: dict[str, Any], declared: dict[str, Any]) -> None:
-    """Google's subset of OpenAPI: no references, nothing about further properties, types in capitals."""
-    for part in walk({key: value for key, value in sent.items() if key != "properties"}):
-        assert not {"$ref", "$defs", "additionalProperties", "const", "$schema"} & part.keys()
-    assert sent["type"] == "OBJECT"
-    assert set(sent.get("required", ())) <= set(sent.get("properties", {}))
+def referred(declared: Declared) -> list[str]:
+    """The definitions that a declaration refers to."""
+    references = (part["$ref"] for part in parts(declared["inputSchema"]) if "$ref" in part)
+    return sorted({reference.removeprefix("#/$defs/") for reference in references})
 
 
-def function(body: dict[str, Any]) -> dict[str, Any]:
-    return cast("dict[str, Any]", body["tools"][0]["function"]["parameters"])
-
-
-WIRES: dict[str, Any] = {
-    "chat": (OpenAIChatWire(), function, taken_whole),
-    "responses": (OpenAIResponsesWire(), lambda body: body["tools"][0]["parameters"], taken_whole),
-    "anthropic": (AnthropicWire(), lambda body: body["tools"][0]["input_schema"], taken_by_anthropic),
-    "gemini": (
-        GeminiWire(),
-        lambda body: body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"],
-        lambda sent, declared: taken_whole({"type": "object", "properties": {}, **sent}, declared),
-    ),
-    "gemini, openapi": (
-        GeminiWire(schemas="openapi"),
-        lambda body: body["tools"][0]["functionDeclarations"][0].get("parameters", {"type": "OBJECT"}),
-        taken_as_openapi,
-    ),
-    "ollama": (OllamaWire(), function, taken_whole),
-}
-
-
-@pytest.mark.parametrize("name", WIRES)
-@pytest.mark.parametrize("declared", declarations())
-def test_a_declaration_passes_through_a_wire(declared: dict[str, Any], name: str) -> None:
-    wire, parameters, taken = WIRES[name]
-    request = ModelRequest((Message("user", "Hello."),), tools=(tool(declared).spec,))
-    taken(parameters(json.loads(wire.request(request, "m").body)), declared)
+@pytest.mark.parametrize("declared", declarations(lambda declared: bool(referred(declared))))
+def test_a_declaration_that_lost_a_definition_is_refused_by_its_name(declared: Declared) -> None:
+    """B29."""
+    for name in referred(declared):
+        lost = copy.deepcopy(declared)
+        del lost["inputSchema"]["$defs"][name]
+        with pytest.raises(ConfigError, match=rf"'{declared['name']}'.*leads nowhere.*{name}"):
+            tool(lost)
+    assert LocalDispatcher([tool(declared)]).specs

@@ -110,6 +110,20 @@ def test_a_request_larger_than_the_whole_allowance_is_not_tried_again() -> None:
     assert (error.code, error.retryable) == ("RATE_LIMIT", False)
 
 
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, body("Failed to call a function.", code="tool_use_failed", failed_generation="{")),
+        (400, body("Tool choice is required, but model did not call a tool", code="tool_use_failed")),
+        (500, b'{"error":"error parsing tool call: raw=\'{\', err=unexpected end"}'),
+    ],
+)
+def test_a_bad_call_that_the_server_keeps_for_itself_may_be_asked_for_again(status: int, text: bytes) -> None:
+    assert classify(status, {}, text).retryable is True
+    assert classify(None, {}, text).retryable is True
+    assert classify(status, {"x-should-retry": "false"}, text).retryable is False
+
+
 @pytest.mark.parametrize(("said", "retryable"), [("true", True), ("false", False), ("perhaps", None), ("", None)])
 def test_the_provider_s_word_on_retrying_overrides_the_table(said: str, retryable: bool | None) -> None:
     assert classify(500, {"X-Should-Retry": said}, body()).retryable is retryable

@@ -108,7 +108,8 @@ def test_calls_and_results_go_back_with_the_name_on_the_wire() -> None:
     assert said["thinking"] == "Hm."
     assert called["function"]["arguments"] == {"q": "é"}
     assert called["function"]["name"].startswith("look_up_")
-    assert first == {"role": "tool", "content": "found", "tool_name": called["function"]["name"]}
+    assert (called["id"], first["tool_call_id"]) == ("c1", "c1")
+    assert first == {**first, "role": "tool", "content": "found", "tool_name": called["function"]["name"]}
     assert second == {"role": "user", "content": "Thanks."}
 
 
@@ -144,7 +145,7 @@ def test_pictures_of_a_result_follow_it() -> None:
         Message("assistant", (ToolCall("c1", "f"),)),
         Message("tool", (ToolResult("c1", (Image("image/png", b"\x00"),)), Text("Go on."))),
     )
-    assert result == {"role": "tool", "content": "(no output)", "tool_name": "f"}
+    assert result == {"role": "tool", "content": "(no output)", "tool_call_id": "c1", "tool_name": "f"}
     assert shown["content"] == "The images that the call c1 returned:\n\nGo on."
     assert len(shown["images"]) == 1
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_agent.wires import classify
+from trio_agent._ports import Wire
+from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire, classify
 from trio_agent.wires._wait_hints import parse_duration, wait_hint
 
 NOW = {"date": "Wed, 21 Oct 2026 07:28:00 GMT"}
@@ -76,6 +79,25 @@ def test_a_duration_that_is_written_is_read(hours: int, minutes: int, millisecon
         ),
         ({"anthropic-ratelimit-tokens-reset": "2026-10-21T07:29:00Z", **NOW}, 60),
         ({"anthropic-ratelimit-tokens-reset": "2026-10-21T07:29:00Z"}, None),
+        ({"anthropic-ratelimit-requests-reset": "2026-10-21T09:28:05.5+02:00", **NOW}, 5.5),
+        ({"anthropic-ratelimit-input-tokens-reset": "2026-10-21T07:27:00Z", **NOW}, 0),
+        ({"anthropic-ratelimit-output-tokens-reset": "2026-10-21T07:29:00", **NOW}, None),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "49",
+                "anthropic-ratelimit-requests-reset": "2026-10-21T07:38:00Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-10-21T07:28:20Z",
+                **NOW,
+            },
+            20,
+        ),
+        ({"retry-after": "Wednesday, 21-Oct-26 07:28:30 GMT", **NOW}, 30),
+        ({"retry-after": "Wed, 21 Oct 2026 09:28:30 +0200", **NOW}, 30),
+        ({"retry-after": "7", "date": "yesterday"}, 7),
+        ({"retry-after": "-7"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after-ms": "-1", "retry-after": "3"}, 3),
         ({}, None),
     ],
 )
@@ -103,8 +125,10 @@ def test_a_text_says_how_long(text: str, seconds: float | None) -> None:
 
 
 def test_the_most_trusted_form_wins() -> None:
-    told = {"retry-after": "3", "x-ratelimit-reset-tokens": "4s"}
+    told = {"retry-after-ms": "2000", "retry-after": "3", "x-ratelimit-reset-tokens": "4s"}
     text = "Please try again in 6s."
+    assert wait_hint(told, retry_delay="5s", text=text, limited=True) == 2
+    del told["retry-after-ms"]
     assert wait_hint(told, retry_delay="5s", text=text, limited=True) == 3
     del told["retry-after"]
     assert wait_hint(told, retry_delay="5s", text=text, limited=True) == 5
@@ -117,3 +141,30 @@ def test_when_allowances_are_full_again_matters_to_a_rate_limit_only() -> None:
     assert classify(429, headers, b"").retry_after == 4
     assert classify(500, headers, b"").retry_after is None
     assert classify(503, {"Retry-After": "2"}, b"").retry_after == 2
+
+
+def limited(delay: str) -> bytes:
+    details = [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay},
+    ]
+    error = {"code": 429, "message": "Too many.", "status": "RESOURCE_EXHAUSTED", "details": details}
+    return json.dumps({"error": error}).encode()
+
+
+@pytest.mark.parametrize(("delay", "seconds"), [("34.4s", 34.4), ("0.25s", 0.25), ("3600s", 3600), ("soon", None)])
+def test_google_says_it_in_the_body(delay: str, seconds: float | None) -> None:
+    assert classify(429, {}, limited(delay)).retry_after == seconds
+    assert classify(None, {}, limited(delay)).retry_after == seconds
+    assert classify(429, {"Retry-After": "2"}, limited(delay)).retry_after == 2
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [AnthropicWire(), GeminiWire(), OllamaWire(), OpenAIChatWire(), OpenAIResponsesWire()],
+    ids=lambda wire: type(wire).__name__,
+)
+def test_every_wire_hears_it(wire: Wire) -> None:
+    error = wire.error(429, {"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": NOW["date"]}, b"")
+    assert (error.code, error.retry_after) == ("RATE_LIMIT", 30)
+    assert wire.error(503, {"x-should-retry": "false"}, b"").retryable is False

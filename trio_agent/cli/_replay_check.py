@@ -70,18 +70,18 @@ async def check_log(facts: Sequence[Fact], session: str) -> Checked:
     for part in parts_of(facts, session):
         if part.is_run:
             copied += sum(map(is_copied, part.facts))
-            difference = await run_again(facts[: part.start], state, part)
-            if difference is not None and not part.was_cut:
-                return Checked(counted, difference)
-            if difference is not None:
-                not_led.append(_not_led(part, difference))
+            parting = await run_again(facts[: part.start], state, part)
+            if parting is not None and (part.cut_from is None or parting.place < part.cut_from):
+                return Checked(counted, parting.text)
+            if parting is not None:
+                not_led.append(_not_led(part, parting.text))
         for fact in part.facts:
             fold(state, fact)
     return Checked(counted, None, copied, tuple(not_led))
 
 
-def _not_led(part: Part, difference: str) -> str:
+def _not_led(part: Part, parting: str) -> str:
     return (
-        f"facts {part.start + 1:,} to {part.stop:,}: each follows from those before it, but this run was cut at a moment "
-        f"that the log does not tell exactly, and run again it parts from it: {difference}"
+        f"facts {part.start + 1:,} to {part.stop:,}: each follows from those before it, but the run was cut at a moment "
+        f"that the log does not tell exactly, and run again it parts from it there: {parting}"
     )

@@ -26,6 +26,7 @@ from .._facts import (
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
+    TurnStart,
 )
 
 __all__ = ["Part", "PartKind", "cut_in_order", "parts_of", "starts_first"]
@@ -51,12 +52,17 @@ class Part:
         return self.start + len(self.facts)
 
     @property
-    def was_cut(self) -> bool:
-        """Whether somebody or something cut the run, or calls of it, at a moment of their own."""
+    def cut_from(self) -> int | None:
+        """The place of the turn in which somebody or something cut the run, or calls of it, at a moment of their own."""
+        turn = 0
+        for place, fact in enumerate(self.facts):
+            if isinstance(fact, TurnStart):
+                turn = place
+            elif _is_cut(fact):
+                return turn
         last = self.facts[-1]
-        if self.kind == "cut run" or (isinstance(last, AgentEnd) and last.reason in ("cancelled", "aborted", "error")):
-            return True
-        return any(_is_cut(fact) for fact in self.facts)
+        ended_well = isinstance(last, AgentEnd) and last.reason not in ("cancelled", "aborted", "error")
+        return None if ended_well else turn
 
     @property
     def is_run(self) -> bool:
@@ -110,9 +116,15 @@ def _holds_up_nothing(fact: Fact) -> bool:
 
 
 def _is_cut(fact: Fact) -> bool:
-    if isinstance(fact, ToolExecutionEnd):
-        return fact.result.status in ("not_run", "interrupted")
-    return isinstance(fact, MessageQueued) and fact.interrupt
+    match fact:
+        case ToolExecutionEnd():
+            return fact.result.status in ("not_run", "interrupted")
+        case MessageQueued():
+            return fact.interrupt
+        case AbortRequested():
+            return fact.grace < math.inf
+        case _:
+            return False
 
 
 def parts_of(facts: Sequence[Fact], session: str) -> list[Part]:

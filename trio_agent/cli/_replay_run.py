@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast, final
 
+import attrs
+
 from .._core._resume import Answer
 from .._core._state import State
 from .._errors import AgentError
@@ -37,7 +39,7 @@ from ._replay_parts import Part, cut_in_order, starts_first
 from ._replay_seams import Rewritten, Seams
 from ._stand_ins import HeldStore, LoggedAnswers, LoggedCodec, LoggedModel, LoggedTools
 
-__all__ = ["run_again"]
+__all__ = ["Parting", "run_again"]
 
 SESSION: Final = "again"
 
@@ -45,7 +47,17 @@ SETTLE_TIMEOUT: Final = 3_600
 """Seconds, on a clock that jumps."""
 
 
-async def run_again(before: Sequence[Fact], state: State, part: Part) -> str | None:
+@attrs.frozen
+class Parting:
+    """Where a log and what comes of it now part."""
+
+    place: int
+    """In the part that was run again, from 0."""
+    text: str
+    """What differs there."""
+
+
+async def run_again(before: Sequence[Fact], state: State, part: Part) -> Parting | None:
     """Run it, on the log as it was.  A checkpoint.
 
     Args:
@@ -53,7 +65,7 @@ async def run_again(before: Sequence[Fact], state: State, part: Part) -> str | N
       state: what they add up to; it is not changed.
 
     Returns:
-      Where what comes of it first differs from the log, and how; ``None`` if it does not.
+      Where what comes of it first differs from the log; ``None`` if it does not.
     """
     store = HeldStore()
     if before:
@@ -61,19 +73,19 @@ async def run_again(before: Sequence[Fact], state: State, part: Part) -> str | N
     journal = Journal(SESSION, store, SESSION)
     facts = starts_first(part.facts)
     store.conductor = conductor = Conductor(facts, part.start, journal)
-    opening = _Led(_opening(part), conductor)
+    opening, run_id = _Led(_opening(part), conductor), part.facts[0].run_id
     config = _config(part, state, conductor, LoggedTools(conductor, lanes_of(facts, state.calls)))
-    run = Run(config, part.facts[0].run_id, opening, OneRun(journal, (), keeps=True))
-    conductor.run = run
     try:
-        async with run:
-            await conductor.conduct(run)
+        opening.check(state, config, run_id)
     except AgentError as error:
-        return f"fact {part.start + 1:,} ({part.facts[0].kind}): the run cannot begin: {error.message}"
+        return Parting(0, f"{_named(part.facts[0])}: the run cannot begin: {error.message}")
+    conductor.run = run = Run(config, run_id, opening, OneRun(journal, (), keeps=True))
+    async with run:
+        await conductor.conduct(run)
     new = await store.read(SESSION, after=part.start)
     if part.kind == "cut run":
         new = new[: len(part.facts)]  # what came then belongs to the cut
-    return _difference(part, cut_in_order(facts), cut_in_order(starts_first(new)))
+    return _parting(part, cut_in_order(facts), cut_in_order(starts_first(new)))
 
 
 def _config(part: Part, state: State, conductor: Conductor, tools: LoggedTools) -> KernelConfig:
@@ -141,19 +153,24 @@ class _Led:
 # ----------------------------------------------------------------------------------------- comparing
 
 
-def _difference(part: Part, old: Sequence[Fact], new: Sequence[Fact]) -> str | None:
-    """Where the new facts first differ from those of the part, times and durations left out; ``None`` if nowhere."""
+def _parting(part: Part, old: Sequence[Fact], new: Sequence[Fact]) -> Parting | None:
+    """Where the new facts first differ from those of the part, times and durations left out."""
     for place, fact in enumerate(old):
-        where = f"fact {fact.seq:,} ({fact.kind})"
         if place >= len(new):
-            return f"{where}: the kernel does not come to it"
+            return Parting(place, f"{_named(fact)}: the kernel does not come to it")
         if not _is_same(fact, new[place]):
             found = first_difference(_form(fact), _form(new[place]))
             if found is not None:
-                return f"{where}: {found}"
+                return Parting(place, f"{_named(fact)}: {found}")
     if len(new) > len(old):
-        return f"fact {part.stop + 1:,}: the run had ended, and now goes on with {new[len(old)].kind}"
+        return Parting(
+            len(old), f"fact {part.stop + 1:,}: the run had ended, and now goes on with {new[len(old)].kind}"
+        )
     return None
+
+
+def _named(fact: Fact) -> str:
+    return f"fact {fact.seq:,} ({fact.kind})"
 
 
 def _is_same(old: Fact, new: Fact) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, final
 
@@ -10,7 +11,7 @@ import attrs
 import trio
 
 from .._core._retry import is_retryable
-from .._errors import ConfigError, ErrorCode, ProviderError
+from .._errors import ConfigError, ErrorCode, ProviderError, leaf
 from .._model import NO_USAGE, ModelChunk, ModelRequest, TextChunk, Usage, UsageReport
 from .._ports import Emit, ModelProvider
 
@@ -20,6 +21,7 @@ MOVES_ON: Final[frozenset[ErrorCode]] = frozenset(
     {
         "AUTHENTICATION",
         "OVERLOADED",
+        "PARTIAL_STREAM",  # of an answer of which nothing could be shown
         "PROVIDER_DISCONNECT",
         "PROVIDER_ERROR",
         "QUOTA_EXCEEDED",
@@ -28,8 +30,11 @@ MOVES_ON: Final[frozenset[ErrorCode]] = frozenset(
         "TIMEOUT",
     }
 )
-"""What is the matter of one provider.  A request that is wrong, and an answer that a filter refused, are so for all; an
-overflow moves on as well, to a model whose window is known to be larger."""
+"""What is the matter of one provider.  A request that is wrong is so for all, and what one provider's filter has refused
+is not handed to another unless somebody asks for that."""
+
+NOT_FOUND: Final = 404
+"""The status of a model that its server does not have."""
 
 ALIVE: Final = TextChunk("")
 """Tells who waits for a first chunk that another model is asked now."""
@@ -42,17 +47,20 @@ class FallbackModel:
     Two answers are never spliced: after the first chunk that can be shown, what fails has failed.  The kernel's retry
     stands around the whole: another attempt begins with the first model again.
 
+    Whatever ``on`` says, a model that its server does not have (404) is followed by the next, and a request that is too
+    long for one (``CONTEXT_OVERFLOW``) goes to the next whose window is known to be larger.
+
     Args:
       models: at least one.  They stay yours to close.
       on: the codes after which the next one is asked.
-      first_event: seconds that each may take to its first chunk, but for the last, which the kernel's own limit
-        holds for.  After that the next one is asked.
+      first_event: seconds that each may be silent before its first chunk, but for the last, which the kernel's own
+        limit holds for.  After that the next one is asked.  Stay below ``Retry.first_event``, which ends the whole call.
 
     Raises:
       ConfigError: there is no model, or an option cannot be used.
     """
 
-    def __init__(self, *models: ModelProvider, on: AbstractSet[ErrorCode] = MOVES_ON, first_event: float = 30) -> None:
+    def __init__(self, *models: ModelProvider, on: AbstractSet[ErrorCode] = MOVES_ON, first_event: float = 60) -> None:
         if not models:
             raise ConfigError("FallbackModel: expected at least one model")
         if not first_event > 0:
@@ -87,32 +95,41 @@ class FallbackModel:
 
         Raises:
           ProviderError: the last one failed, or one failed in a way that no other cures, or after it had said
-            something.  Its text tells of those before it; it may be tried again if any of them may.
+            something.  Its text tells of those before it, and its cause is a group of all; it may be tried again if
+            any of them may.
         """
         failed: list[ProviderError] = []
         spent = NO_USAGE
-        for place, model in enumerate(self._models):
-            rest = self._models[place + 1 :]
+        model, rest = self._models[0], self._models[1:]
+        while True:
             call = _Call(emit, spent, self._first_event if rest else math.inf)
             try:
                 await call.make(model, request)
                 return
-            except ProviderError as error:
+            except Exception as raised:
+                error = leaf(raised)
+                if not isinstance(error, ProviderError):
+                    raise
                 error.provider = error.provider or model.name
-                if call.shown or not self._moves_on(error, model, rest):
-                    if not failed:
-                        raise
-                    raise _of_all(error, failed) from error
                 failed.append(error)
-                spent = call.usage
+                rest = () if call.shown else self._cures(error, model, rest)
+                if not rest:
+                    if len(failed) == 1:
+                        raise
+                    raise _of_all(failed) from ExceptionGroup("all that were asked failed", failed)
+            await trio.lowlevel.checkpoint_if_cancelled()  # a cut wins over what a model says on its way out
+            spent = call.usage
+            model, rest = rest[0], rest[1:]
             emit(ALIVE)
 
-    def _moves_on(self, error: ProviderError, model: ModelProvider, rest: tuple[ModelProvider, ...]) -> bool:
-        if not rest:
-            return False
+    def _cures(
+        self, error: ProviderError, model: ModelProvider, rest: tuple[ModelProvider, ...]
+    ) -> tuple[ModelProvider, ...]:
+        """Those of ``rest`` that may do better than ``model``."""
         if error.code == "CONTEXT_OVERFLOW":
-            return (rest[0].context_window or 0) > (model.context_window or math.inf)
-        return error.code in self._on
+            window = model.context_window or math.inf
+            return tuple(each for each in rest if (each.context_window or 0) > window)
+        return rest if error.code in self._on or error.status == NOT_FOUND else ()
 
 
 @attrs.define
@@ -124,6 +141,7 @@ class _Call:
     """What the models before it and it have used."""
     _first_event: float
     shown: bool = False
+    _over: bool = False
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _spent: Usage = attrs.field(init=False)
 
@@ -131,29 +149,40 @@ class _Call:
         self._spent = self.usage
 
     async def make(self, model: ModelProvider, request: ModelRequest) -> None:
-        """Ask ``model``; a silence before its first chunk is ``STALLED``."""
+        """Ask ``model``.
+
+        Raises:
+          ProviderError: also ``STALLED`` after a silence before its first chunk, and ``PROVIDER_DISCONNECT`` if it
+            ends without a word.
+        """
         self._scope.deadline = trio.current_time() + self._first_event
-        with self._scope:
-            await model.stream(request, self._take)
+        try:
+            with self._scope:
+                await model.stream(request, self._take)
+        finally:
+            self._over = True
         if self._scope.cancelled_caught:
             told = f"no event came within {self._first_event:g} s, the limit before another model is asked"
             raise ProviderError(told, code="STALLED")
+        if not self.shown:
+            raise ProviderError("the answer ended before anything had come", code="PROVIDER_DISCONNECT")
 
     def _take(self, chunk: ModelChunk) -> None:
+        if self._over:  # another model may be speaking
+            return
         if type(chunk) is UsageReport:
             self.usage = (self._spent if chunk.cumulative else self.usage) + chunk.usage
             chunk = UsageReport(self.usage)
-        elif type(chunk) is TextChunk and not chunk.text and not self.shown:
-            self._scope.deadline = trio.current_time() + self._first_event  # a sign of life
-        elif not self.shown:
-            self.shown = True
-            self._scope.deadline = math.inf
+        if not self.shown:
+            self.shown = type(chunk) is not UsageReport and chunk != ALIVE
+            self._scope.deadline = math.inf if self.shown else trio.current_time() + self._first_event
         self._emit(chunk)
 
 
-def _of_all(error: ProviderError, before: list[ProviderError]) -> ProviderError:
+def _of_all(failed: Sequence[ProviderError]) -> ProviderError:
     """The last failure, speaking for those before it too."""
-    retryable = [each for each in (*before, error) if is_retryable(each)]
+    *before, error = failed
+    retryable = [each for each in failed if is_retryable(each)]
     hints = [each.retry_after for each in retryable if each.retry_after is not None]
     told = "; ".join(f"{each.provider}: {each.code}: {each.message}" for each in before)
     return ProviderError(

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from ._json import JSONObject, as_list, as_object, as_text
 
-__all__ = ["has_format", "input_schema"]
+__all__ = ["has_format", "input_schema", "referred"]
 
 COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 """What a tool's schema must not have at its top level, and a reference, behind which one may stand."""
@@ -122,7 +122,7 @@ def _merged(schema: JSONObject, root: JSONObject, seen: frozenset[str]) -> JSONO
     parts = [_merged(as_object(part), root, seen) for part in as_list(schema.get("allOf"))]
     ref = as_text(schema.get("$ref"))
     if ref and ref not in seen and len(seen) < MAX_DEPTH:
-        parts.append(_merged(_target(ref, root), root, seen | {ref}))
+        parts.append(_merged(referred(ref, root), root, seen | {ref}))
     for part in parts:
         for name, told in as_object(part.get("properties")).items():
             known = properties.get(name, told)
@@ -168,7 +168,7 @@ def _takes_objects(schema: JSONObject) -> bool:
     return told == "object" or "object" in as_list(told)
 
 
-def _target(ref: str, root: JSONObject) -> JSONObject:
+def referred(ref: str, root: JSONObject) -> JSONObject:
     """What a reference into the schema itself points to; an empty schema if there is nothing."""
     found: object = root
     if not ref.startswith("#"):
@@ -202,7 +202,7 @@ def _is_formatted(schema: object, root: JSONObject, path: frozenset[str]) -> boo
     if any(isinstance(value, dict | list) for value in (fields.get("const"), *as_list(fields.get("enum")))):
         return False
     ref = as_text(fields.get("$ref"))
-    if ref and (ref in path or not _is_formatted(_target(ref, root), root, path | {ref})):
+    if ref and (ref in path or not _is_formatted(referred(ref, root), root, path | {ref})):
         return False
     parts = [*as_object(fields.get("properties")).values(), *as_list(fields.get("anyOf"))]
     if "items" in fields:

@@ -124,8 +124,9 @@ RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule("CONTENT_FILTER", pattern=_pattern("blocked by content filtering policy")),
     ErrorRule("CONTENT_FILTER", _words("invalid_prompt"), _pattern("usage policy")),
     ErrorRule("CONTENT_FILTER", _words("image_content_policy_violation")),
-    ErrorRule("MALFORMED_TOOL_CALL", _words("tool_use_failed")),
-    ErrorRule("MALFORMED_TOOL_CALL", pattern=_pattern("^error parsing tool call")),
+    # The model wrote a bad call, which the server keeps for itself: asked again, it most often gets it right.
+    ErrorRule("MALFORMED_TOOL_CALL", _words("tool_use_failed"), retryable=True),
+    ErrorRule("MALFORMED_TOOL_CALL", pattern=_pattern("^error parsing tool call"), retryable=True),
     ErrorRule("AUTHENTICATION", statuses=frozenset({401, 403})),
     ErrorRule(
         "AUTHENTICATION",

@@ -34,6 +34,7 @@ from ._json import JSONObject, dump
 from ._kept import KeptEncodings
 from ._names import WireNames
 from ._ollama_response import OllamaGrammar
+from ._ollama_schema import shown_schema
 from ._output import instructed
 
 __all__ = ["OllamaWire"]
@@ -64,6 +65,9 @@ class OllamaWire:
       the system prompt.
     - An output schema is sent as ``format``, but with tools, which the server's grammar would then forbid the model to
       call, it is told in the system prompt.
+    - What the server would drop of a tool's schema without a word, references above all, is said in words that it
+      keeps.
+    - Calls and results carry our ids, which older servers pass over, and results the tool's name.
     - Arguments are objects: those that are none are sent as ``{"INVALID_JSON": "<what the model wrote>"}``.
     - Pictures are sent by value; one that is given by address, and a file that is no text, is named in the text.
       Pictures of a result follow it in a user message.
@@ -142,7 +146,7 @@ class OllamaWire:
 
 
 def _tool(spec: ToolSpec, name: str) -> JSONObject:
-    parameters: JSONObject = {"type": "object", "properties": {}, **spec.parameters}
+    parameters = shown_schema(spec.parameters)
     return {"type": "function", "function": {"name": name, "description": spec.description, "parameters": parameters}}
 
 
@@ -164,7 +168,7 @@ def _encode(message: Message, asked: Message | None, names: WireNames) -> list[J
             shown += [block for block in result.content if type(block) is Image]
         if not text.strip():
             text = NO_OUTPUT if result.status == "ok" else STATUS_TEXT[result.status]
-        entry: JSONObject = {"role": "tool", "content": text}
+        entry: JSONObject = {"role": "tool", "content": text, "tool_call_id": result.call_id}
         if result.call_id in called:
             entry["tool_name"] = names.to_wire(called[result.call_id])
         encoded.append(entry)
@@ -180,7 +184,8 @@ def _encode_assistant(message: Message, names: WireNames) -> list[JSONObject]:
         if any(type(block) is Reasoning for block in message.content):
             encoded["thinking"] = message.reasoning
         encoded["tool_calls"] = [
-            {"function": {"name": names.to_wire(call.name), "arguments": _arguments(call)}} for call in message.calls
+            {"id": call.id, "function": {"name": names.to_wire(call.name), "arguments": _arguments(call)}}
+            for call in message.calls
         ]
     for block in message.content:
         if type(block) is NativeBlock and block.provider == NATIVE:
