@@ -237,6 +237,13 @@ async def test_a_slow_model_that_shows_life_is_waited_for(autojump_clock: MockCl
     assert second.asked == 0
 
 
+async def test_the_time_of_those_before_is_not_taken_from_the_last_one(autojump_clock: MockClock) -> None:
+    model = FallbackModel(ScriptedModel(STALL), ScriptedModel(say("Hi", delay=7)), first_event=7)
+    scene = Scene(Agent(model, retry=Retry(attempts=1, first_event=10, idle=10)))
+    await scene.play(hang=60)
+    assert (scene.result.stop_reason, scene.result.text) == ("stop", "Hi")
+
+
 async def test_the_kernel_throws_away_what_was_shown_and_begins_with_the_first_again(autojump_clock: MockClock) -> None:
     first = ScriptedModel(cut(say("Here is")), fail(503), "Here is all")
     second = ScriptedModel(fail(500))
@@ -252,6 +259,7 @@ async def test_the_properties_are_those_of_all() -> None:
     model = FallbackModel(Said(name="a", window=20), Said(name="b"), Said(name="c", window=10))
     assert (model.name, model.model, model.context_window) == ("a", "a | b | c", 10)
     assert FallbackModel(Said()).context_window is None
+    assert repr(model).count("Said") == 3
 
 
 @pytest.mark.parametrize("make", [lambda: FallbackModel(), lambda: FallbackModel(Said(), first_event=0)])

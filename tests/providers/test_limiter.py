@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import signal
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any, overload
 
 import attrs
@@ -14,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+import trio_agent
 from trio_agent import (
     Agent,
     ConfigError,
@@ -23,6 +29,7 @@ from trio_agent import (
     Finish,
     Image,
     Message,
+    ModelProvider,
     ModelRequest,
     NativeBlock,
     ProviderError,
@@ -37,6 +44,7 @@ from trio_agent import (
     Usage,
     UsageReport,
 )
+from trio_agent._errors import leaves
 from trio_agent.providers import FallbackModel, Limiter
 from trio_agent.providers._estimate import Estimate
 from trio_agent.testing import CANCEL, INTERRUPT, LAWS, ScriptedModel, explore_cancellation, provider_contract
@@ -162,8 +170,9 @@ async def test_reports_that_add_up_are_added_up(autojump_clock: MockClock) -> No
     class Counts(Server):
         async def stream(self, request: ModelRequest, emit: Emit) -> None:
             self.began.append(trio.current_time())
-            for report in (UsageReport(Usage()), UsageReport(Usage(20)), UsageReport(Usage(output=50), False)):
-                emit(report)
+            for total in (Usage(), Usage(10), Usage(20)):
+                emit(UsageReport(total))
+            emit(UsageReport(Usage(output=50), cumulative=False))
 
     server = Counts()
     with trio.fail_after(1_000):
@@ -186,16 +195,17 @@ async def test_a_large_request_is_not_overtaken_by_small_ones(autojump_clock: Mo
 
 
 class Asks(Server):
-    """Raises these errors first."""
+    """Fails once, and then no more."""
 
-    def __init__(self, *errors: ProviderError) -> None:
-        super().__init__(seconds=0)
-        self.errors = list(errors)
+    def __init__(self, error: ProviderError, seconds: float = 0) -> None:
+        super().__init__(seconds)
+        self.errors = [error]
 
     async def stream(self, request: ModelRequest, emit: Emit) -> None:
         if self.errors:
             self.began.append(trio.current_time())
-            raise self.errors.pop(0)
+            await trio.sleep(self.seconds)
+            raise self.errors.pop()
         await super().stream(request, emit)
 
 
@@ -254,25 +264,30 @@ async def test_a_shorter_wait_does_not_end_a_longer_one(autojump_clock: MockCloc
 
 
 async def test_nobody_waits_for_longer_than_one_would_for_a_provider(autojump_clock: MockClock) -> None:
-    server = Asks(ProviderError("come back tomorrow", code="RATE_LIMIT", retry_after=90))
+    server = Asks(ProviderError("come back tomorrow", code="RATE_LIMIT", retry_after=90), seconds=3)
     limited = Limiter(max_in_flight=1).limit(server)
-    failed: list[float | None] = []
+    failed: list[tuple[float, float | None]] = []
 
     async def call() -> None:
         with pytest.raises(ProviderError) as caught:
             await limited.stream(REQUEST, ignore)
         assert caught.value.code == "RATE_LIMIT"
-        failed.append(caught.value.retry_after)
+        failed.append((trio.current_time() - server.began[0], caught.value.retry_after))
 
     with trio.fail_after(200):
         async with trio.open_nursery() as nursery:
-            for _ in range(3):  # two of them wait already when the provider says so
+            for _ in range(3):
                 nursery.start_soon(call)
-        assert trio.current_time() - server.began[0] <= 2
-        assert [round(wait or 0, -1) for wait in failed] == [90, 90, 90]
-        await trio.sleep(40)
+        await trio.sleep(2)
+        await call()
+        await trio.sleep_until(server.began[0] + 40)
         await limited.stream(REQUEST, ignore)
-    assert offsets(server) == [0, 90]
+    times = [time for time, _ in failed]
+    assert times[0] == pytest.approx(3)  # the provider said so
+    assert all(3 <= time <= 4 for time in times[1:3])  # these waited already
+    assert times[3] == pytest.approx(times[2] + 2)  # this one came later, and was told at once
+    assert all(time + (wait or 0) == pytest.approx(3 + 90) for time, wait in failed)
+    assert offsets(server) == [0, 93]
 
 
 async def test_a_limiter_that_never_waits_for_a_provider_leaves_it_to_the_next_model(autojump_clock: MockClock) -> None:
@@ -423,6 +438,7 @@ def test_a_limit_that_is_none_is_refused(option: str, value: float) -> None:
 async def test_it_looks_like_the_provider_that_it_limits() -> None:
     limited = Limiter().limit(Server())
     assert (limited.name, limited.model, limited.context_window) == ("server", "m", 8_192)
+    assert "Server" in repr(limited)
 
 
 @pytest.mark.parametrize(
@@ -475,6 +491,18 @@ async def test_who_waits_behind_one_that_is_cancelled_moves_up_at_once(autojump_
     assert server.began[1] - server.began[0] == pytest.approx(7.3)
 
 
+def places(limited: ModelProvider, server: Server) -> int:
+    """How many calls may be under way at once."""
+
+    async def main() -> None:
+        with trio.fail_after(100):
+            await all_at_once(limited, 5)
+
+    server.most = 0
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    return server.most
+
+
 @pytest.mark.parametrize("action", [CANCEL, INTERRUPT], ids=["cancelled", "interrupted"])
 def test_cut_anywhere_it_takes_nothing_away(action: Any) -> None:
     class World:
@@ -491,17 +519,69 @@ def test_cut_anywhere_it_takes_nothing_away(action: Any) -> None:
 
     def all_places_are_free(trial: Any) -> None:
         """After a cut as many calls as before may be under way."""
-
-        async def main() -> float:
-            with trio.fail_after(100):
-                return await all_at_once(trial.world.limited, 4)
-
-        trial.world.server.most = 0
-        assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(2)
-        assert trial.world.server.most == 2
+        assert places(trial.world.limited, trial.world.server) == 2
 
     report = explore_cancellation(World, scenario, laws=[*LAWS, all_places_are_free], action=action)
     assert report.raise_for_findings().tried > 10
+
+
+OURS = str(Path(trio_agent.__file__).parent / "providers") + os.sep
+
+
+@attrs.define(eq=False)
+class Interrupter:
+    """A tracer that sends the signal when the n-th line of ours is about to run."""
+
+    at: int
+    lines: int = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def test_an_interrupt_between_any_two_lines_takes_nothing_away() -> None:
+    async def two_calls() -> None:
+        with trio.fail_after(100):
+            await all_at_once(limited, 2)
+
+    at = 0
+    while True:
+        at += 1
+        server = Server()
+        limited = Limiter(max_in_flight=1).limit(server)
+        before, interrupter = sys.gettrace(), Interrupter(at)
+        left_by: BaseException | None = None
+        sys.settrace(interrupter)
+        try:
+            trio.run(two_calls, clock=MockClock(autojump_threshold=0))
+        except BaseException as raised:
+            left_by = raised
+        finally:
+            sys.settrace(before)
+        if left_by is None:
+            break
+        assert all(isinstance(each, KeyboardInterrupt) for each in leaves(left_by))
+        assert places(limited, server) == 1
+    assert at > interrupter.lines > 40
+
+
+def test_a_provider_that_never_comes_to_a_checkpoint_can_be_interrupted() -> None:
+    class Busy(Server):
+        async def stream(self, request: ModelRequest, emit: Emit) -> None:
+            signal.raise_signal(signal.SIGINT)
+            self.now += 1
+
+    server = Busy()
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(Limiter().limit(server).stream, REQUEST, ignore)
+    assert server.now == 0
 
 
 CALLS = st.lists(
