@@ -665,6 +665,32 @@ def test_what_differs_before_a_run_was_cut_is_a_difference() -> None:
     assert checked(spoiled).difference == 'fact 4 (tool_execution_start): data.name: expected "rm", got "wait"'
 
 
+@pytest.mark.parametrize("body", [interrupted, one_cancelled], ids=lambda body: body.__name__)
+def test_what_differs_in_a_turn_after_one_that_was_cut_is_a_difference(body: Any) -> None:
+    store = MemoryStore()
+
+    async def make() -> None:
+        maker = Agent(ScriptedModel(turn(5), turn(1), turn(1), "Done."), tools=[wait], store=store)
+        async with maker.session("s") as session, session.run("Go.") as run:
+            await body(run)
+            await run.wait()
+
+    virtually(make)
+    facts = log_of("s", store)
+    assert checked(facts) == Checked(_counts(facts))
+    last = max(n for n, fact in enumerate(facts) if isinstance(fact, ToolExecutionStart))
+    spoiled = [*facts[:last], *changed(ToolExecutionStart, name="rm")(facts[last:])]
+    told = f'fact {last + 1} (tool_execution_start): data.name: expected "rm", got "wait"'
+    assert checked(spoiled) == Checked(_counts(facts), told)
+
+
+def test_what_differs_in_the_turn_that_a_crash_has_cut_is_a_difference() -> None:
+    facts = a_log()[:6]
+    assert checked(facts).difference is None
+    spoiled = changed(ToolExecutionStart, name="rm")(facts)
+    assert checked(spoiled).difference == 'fact 4 (tool_execution_start): data.name: expected "rm", got "wait"'
+
+
 def test_a_run_that_cannot_be_led_along_its_log_is_told_and_is_no_difference(path: str, capsys: Capture) -> None:
     """One of two calls that had started at once was cut before its start was durable, and the other one ran."""
     one, two = ToolCall("c1", "wait", '{"seconds":1}'), ToolCall("c2", "wait", '{"seconds":1}')
@@ -686,8 +712,8 @@ def test_a_run_that_cannot_be_led_along_its_log_is_told_and_is_no_difference(pat
     kept(path, "odd", facts)
     assert main(["replay", "odd", "--check", "--store", path]) == 0
     first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("facts 1 to 10: each follows from those before it, but the run was cut at a moment")
-    assert last == "10 facts, 1 turn, 2 calls: the same"
+    assert first.startswith("facts 2 to 10: each follows from those before it, but the turn was cut at a moment")
+    assert last == "10 facts, 1 turn, 2 calls: the same, as far as they could be run again"
 
 
 def test_the_log_is_compared_as_it_is_written() -> None:

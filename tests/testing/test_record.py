@@ -295,6 +295,7 @@ async def test_a_disk_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> 
         ),
         (lambda lines: [lines[0], "{", lines[1]], "line 2"),
         (lambda lines: [lines[0], "[]", lines[1]], "line 2"),
+        (lambda lines: [lines[0], json.dumps({**json.loads(lines[1]), "request": {"messages": 5}})], "line 2"),
         (lambda lines: [], "empty|no header|line 1"),
     ],
 )

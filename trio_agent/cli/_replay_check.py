@@ -32,7 +32,7 @@ class Checked:
     copied: int = 0
     """Facts that no log lets anybody do again, and that were taken as they are."""
     not_led: tuple[str, ...] = ()
-    """Parts that could not be run again to their end: which, and why."""
+    """What could not be run again to its end, and was not compared from there on: which facts, and why."""
 
     @property
     def is_same(self) -> bool:
@@ -48,7 +48,7 @@ class Checked:
         if self.copied:
             yield f"{plural(self.copied, 'fact')} of hooks and of the caller: taken as they are"
         yield from self.not_led
-        yield f"{self.counted}: the same"
+        yield f"{self.counted}: the same{', as far as they could be run again' if self.not_led else ''}"
 
 
 async def check_log(facts: Sequence[Fact], session: str) -> Checked:
@@ -71,17 +71,18 @@ async def check_log(facts: Sequence[Fact], session: str) -> Checked:
         if part.is_run:
             copied += sum(map(is_copied, part.facts))
             parting = await run_again(facts[: part.start], state, part)
-            if parting is not None and (part.cut_from is None or parting.place < part.cut_from):
-                return Checked(counted, parting.text)
             if parting is not None:
-                not_led.append(_not_led(part, parting.text))
+                turn = part.cut_turn(parting.place)
+                if turn is None:
+                    return Checked(counted, parting.text)
+                not_led.append(_not_led(part, turn, parting.text))
         for fact in part.facts:
             fold(state, fact)
     return Checked(counted, None, copied, tuple(not_led))
 
 
-def _not_led(part: Part, parting: str) -> str:
+def _not_led(part: Part, turn: int, parting: str) -> str:
     return (
-        f"facts {part.start + 1:,} to {part.stop:,}: each follows from those before it, but the run was cut at a moment "
-        f"that the log does not tell exactly, and run again it parts from it there: {parting}"
+        f"facts {part.start + turn + 1:,} to {part.stop:,}: each follows from those before it, but the turn was cut at a "
+        f"moment that the log does not tell exactly, and run again it parts from it there: {parting}"
     )

@@ -21,6 +21,7 @@ from .._facts import (
     ConfigChange,
     Custom,
     Fact,
+    MessageEnd,
     MessageQueued,
     ModelCallEnd,
     ToolExecutionEnd,
@@ -51,18 +52,15 @@ class Part:
         """How many facts stand before what follows."""
         return self.start + len(self.facts)
 
-    @property
-    def cut_from(self) -> int | None:
-        """The place of the turn in which somebody or something cut the run, or calls of it, at a moment of their own."""
-        turn = 0
-        for place, fact in enumerate(self.facts):
-            if isinstance(fact, TurnStart):
-                turn = place
-            elif _is_cut(fact):
-                return turn
-        last = self.facts[-1]
-        ended_well = isinstance(last, AgentEnd) and last.reason not in ("cancelled", "aborted", "error")
-        return None if ended_well else turn
+    def cut_turn(self, place: int) -> int | None:
+        """Where the turn begins in which ``place`` is, if it was cut or failed, or calls of it, at a moment of its own.
+
+        What stands behind a turn belongs to it.  ``None``: nothing of the kind is in it, so that the log tells all of it.
+        """
+        begins = [each for each, fact in enumerate(self.facts) if isinstance(fact, TurnStart)]
+        start = max((each for each in begins if each <= place), default=0)
+        stop = min((each for each in begins if each > place), default=len(self.facts))
+        return start if any(map(_is_cut, self.facts[start:stop])) else None
 
     @property
     def is_run(self) -> bool:
@@ -123,6 +121,10 @@ def _is_cut(fact: Fact) -> bool:
             return fact.interrupt
         case AbortRequested():
             return fact.grace < math.inf
+        case MessageEnd():
+            return fact.message.finish_reason in ("interrupted", "error")
+        case TurnEnd() | AgentEnd():
+            return fact.reason in ("aborted", "cancelled", "interrupted", "error")
         case _:
             return False
 

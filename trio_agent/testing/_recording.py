@@ -336,6 +336,8 @@ def _read_exchange(record: dict[str, Any]) -> Exchange:
         call, request = record["call"], record["request"]
         if not isinstance(call, int) or not isinstance(request, dict):
             raise _Unreadable("expected a number as call, and an object as request")
+        if not isinstance(cast("dict[str, object]", request).get("messages"), list):
+            raise _Unreadable("expected a list as request.messages")
         return Exchange(call, cast("dict[str, Any]", request), answer, ended, float(after))
     except _Unreadable:
         raise
