@@ -79,6 +79,8 @@ def test_declarations_of_real_servers_pass_through_whole_and_decide_as_jsonschem
             assert words == "" or words.startswith("$")
 
 
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
 GOOD: list[Any] = [
     {},
     {"type": "object"},
@@ -93,6 +95,12 @@ GOOD: list[Any] = [
         "$schema": "http://json-schema.org/draft-04/schema#",
         "properties": {"a": {"exclusiveMinimum": True, "minimum": 1}},
     },
+    {
+        "$schema": DRAFT_7,
+        "properties": {"a": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}, "other": {"$ref": "#/$defs/b"}}}, "b": True},
+    },
+    {"properties": {"a": {"$ref": DRAFT_7}, "b": {"$ref": "https://json-schema.org/draft/2020-12/schema"}}},
     {
         "$schema": "https://json-schema.org/draft/2019-09/schema",
         "properties": {"a": {"$ref": "#/$defs/a"}},
@@ -124,6 +132,16 @@ BAD: list[tuple[Any, str]] = [
     ({"properties": {"a": {"$ref": "#/properties"}, "type": 3}}, "invalid at"),
     ({"properties": {"a": {"$ref": "#/required"}}, "required": []}, "leads nowhere"),
     ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "leads nowhere"),
+    # Draft 7 knows no $defs, so only the reference makes schemas of what stands there.
+    (
+        {"$schema": DRAFT_7, "$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}}},
+        'leads nowhere, "#/\\$defs/b"',
+    ),
+    (
+        {"$schema": DRAFT_7, "$ref": "#/$defs/a", "$defs": {"a": {"items": {"type": "strin"}}}},
+        r'invalid at \$\.items of "#/\$defs/a"',
+    ),
+    ({"properties": {"a": {"$ref": "#/default"}}, "default": {"required": "b"}}, r'invalid at \$\.required of "#/def'),
     ({"$schema": "http://example.com/mine"}, 'unknown dialect, "http://example.com/mine"'),
     ({"$schema": 3}, "unknown dialect"),
     ({"default": float("nan")}, "is not JSON"),
@@ -199,6 +217,13 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"properties": {"a": {"not": {}}}}, {"a": 1}, r"does not satisfy not: \{\}"),
     ({"properties": {"a": {"type": ["string", "null"]}}}, {"a": 1}, "expected string or null, got an integer"),
     ({"properties": {"a": False}}, {"a": 1}, "1 is not allowed"),
+    ({"properties": {"a": {"anyOf": [False]}}}, {"a": 1}, r"^\$\.a: 1 is not allowed"),
+    ({"properties": {"a": {"oneOf": [False, False]}}}, {"a": 1}, r"^\$\.a: 1 is not allowed"),
+    (
+        {"properties": {"a": {"anyOf": [False, {"type": "string"}]}}},
+        {"a": 1},
+        r"^\$\.a: expected string, got an integer",
+    ),
     ({"properties": {"a": {"enum": list(range(30))}}}, {"a": 30}, "18, 19, …, got 30"),
     ({"properties": {"a": {"contains": {"const": 1}}}}, {"a": [2]}, r"does not satisfy contains"),
     ({"patternProperties": {"^a": {"type": "integer"}}}, {"ab": ""}, r"^\$\.ab: expected integer"),

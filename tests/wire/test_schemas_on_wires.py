@@ -9,8 +9,8 @@ from typing import Any, cast
 import jsonschema
 import pytest
 
-from tests.wire.declarations import Declared, declarations, good_input, parts, tool
-from trio_agent import Message, ModelRequest
+from tests.wire.declarations import ABSENT, COUNT, FOLDER, Declared, declarations, good_input, parts, tool
+from trio_agent import Message, ModelRequest, wires
 from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire
 
 RECURSIVE: Declared = {
@@ -49,11 +49,12 @@ def taken_strictly(sent: Declared, declared: Declared) -> None:
 
 
 def taken_by_anthropic(sent: Declared, declared: Declared) -> None:
-    """An object at the top, and no combination beside it; whatever the declaration takes it takes."""
-    assert sent["type"] == "object"
+    """An object at the top, no combination beside it, in the newest dialect; everything of the declaration is told."""
     assert not {"oneOf", "anyOf", "allOf", "$ref"} & sent.keys()
     jsonschema.Draft202012Validator.check_schema(sent)
     jsonschema.Draft202012Validator(sent).validate(good_input(declared["inputSchema"]))
+    said = {key: value for key, value in declared["inputSchema"].items() if key != "$schema"}
+    assert {"type": "object", "properties": {}, **said} == sent
 
 
 def taken_by_gemini(sent: Declared, declared: Declared) -> None:
@@ -83,7 +84,11 @@ def taken_as_openapi(sent: Declared | None, declared: Declared) -> None:
         assert "enum" not in part or (part["type"] == "STRING" and all(map(bool, part["enum"])))
         assert part["type"] != "ARRAY" or part["items"]
         assert set(part.get("required", ())) <= set(part.get("properties", {}))
-    jsonschema.Draft202012Validator(as_json_schema(sent)).validate(good)
+    read = as_json_schema(sent)
+    jsonschema.Draft202012Validator(read).validate(good)
+    assert read["properties"].keys() == declared["inputSchema"]["properties"].keys()
+    assert set(read.get("required", ())) == set(declared["inputSchema"].get("required", ()))
+    assert names_it(read, good)
 
 
 def as_json_schema(openapi: Any) -> Any:
@@ -171,6 +176,32 @@ def body_of(wire: Any, declared: Declared) -> Declared:
 def test_a_declaration_passes_through_a_wire(declared: Declared, name: str) -> None:
     wire, parameters, taken = WIRES[name]
     taken(parameters(body_of(wire, declared)), declared)
+
+
+def test_no_wire_is_left_out() -> None:
+    assert {type(wire).__name__ for wire, *_ in WIRES.values()} == {each for each in wires.__all__ if "Wire" in each}
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=ABSENT)
+def test_all_of_them_pass_through_all_of_these() -> None:
+    for name, (wire, parameters, taken) in WIRES.items():
+        passed = 0
+        for each in declarations():
+            [declared] = each.values
+            taken(parameters(body_of(wire, declared)), declared)
+            passed += 1
+        print(f"{name:16} {passed} of {COUNT}")
+        assert passed == COUNT
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_what_lacks_a_property_is_not_what_was_declared(name: str) -> None:
+    """So that the checks above can fail."""
+    wire, parameters, taken = WIRES[name]
+    less: Declared = {**RECURSIVE["inputSchema"], "properties": {"other": {"type": "string"}}, "required": []}
+    sent = parameters(body_of(wire, {**RECURSIVE, "inputSchema": less}))
+    with pytest.raises((AssertionError, KeyError)):
+        taken(sent, RECURSIVE)
 
 
 CLOSED: Declared = {

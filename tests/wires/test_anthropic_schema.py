@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from trio_agent._messages import Message
 from trio_agent._model import ModelRequest, ToolSpec
-from trio_agent.wires import AnthropicWire
+from trio_agent._ports import Wire
+from trio_agent.wires import AnthropicWire, OllamaWire
 
 SHARED = Path(os.environ.get("TRIO_AGENT_SHARED", Path(__file__).parents[3] / "shared")) / "schemas"
 DECLARATIONS = sorted(path for path in SHARED.glob("*.json") if path.name != "index.json")
@@ -152,6 +154,40 @@ def test_a_schema_of_any_depth_is_read() -> None:
     for _ in range(200):
         schema = {"properties": {"x": schema}}
     assert adapted(schema) == {"type": "object", **schema}
+
+
+def doubled(part: Callable[[dict[str, Any]], dict[str, Any]], last: dict[str, Any]) -> dict[str, Any]:
+    """60 definitions, each of which refers to the next one twice: written out, there is no end to them."""
+    defs = {f"d{level}": part({"$ref": f"#/$defs/d{level + 1}"}) for level in range(60)}
+    return {**defs, "d60": last}
+
+
+@pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
+@pytest.mark.parametrize("wire", [AnthropicWire(), OllamaWire()], ids=lambda wire: type(wire).__name__)
+def test_combinations_that_unfold_without_end_are_merged_as_far_as_it_takes_no_time(wire: Wire, key: str) -> None:
+    defs = doubled(lambda part: {key: [part, part]}, {"properties": {"x": WORD}, "required": ["x"]})
+    tools = (ToolSpec("look", "", {"type": "object", "$ref": "#/$defs/d0", "$defs": defs}),)
+    [tool] = json.loads(wire.request(ModelRequest((Message("user", "Hi."),), tools=tools), "m").body)["tools"]
+    found = tool["input_schema"] if "input_schema" in tool else tool["function"]["parameters"]
+    assert found["properties"] == {"x": WORD}
+    assert not found.keys() & COMBINED
+
+
+def shut(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": sorted(properties),
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("last", [shut(x=WORD), shut(x={"type": "string", "minLength": 1})])
+def test_whether_an_output_has_a_format_is_found_out_in_no_time(last: dict[str, Any]) -> None:
+    defs = doubled(lambda part: shut(left=part, right=part), last)
+    schema = {**shut(a={"$ref": "#/$defs/d0"}), "$defs": defs}
+    request = ModelRequest((Message("user", "Hi."),), output_schema=schema)
+    assert ("output_config" in json.loads(AnthropicWire().request(request, "m").body)) == (last == shut(x=WORD))
 
 
 @pytest.mark.skipif(not DECLARATIONS, reason="the tool declarations of real servers are not here")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_agent import Message, ModelRequest, ProviderError, wires
 from trio_agent._errors import ErrorCode
+from trio_agent._ports import Wire
 from trio_agent.wires import RULES, ErrorRule, OpenAIChatWire, classify
 
 
@@ -134,12 +136,18 @@ def test_a_redirect_names_where_it_points() -> None:
     assert "'https://elsewhere.example/v1'" in classify(308, {"Location": "https://elsewhere.example/v1"}, b"").message
 
 
-def test_the_table_can_be_extended_in_front() -> None:
+@pytest.mark.parametrize("name", [name for name in wires.__all__ if name.endswith("Wire")])
+def test_the_table_of_every_wire_can_be_extended_in_front(name: str) -> None:
     rule = ErrorRule("OVERLOADED", pattern=re.compile("gpu fell off"), retryable=False)
-    wire = OpenAIChatWire(rules=(rule, *RULES))
-    error = wire.error(500, {}, body("The gpu fell off the bus."))
+    wire: Wire = getattr(wires, name)(rules=(rule, *RULES))
+    told = body("The gpu fell off the bus.", type="rate_limit_error")
+    error = wire.error(429, {}, told)
     assert (error.code, error.retryable) == ("OVERLOADED", False)
     assert wire.error(429, {}, body()).code == "RATE_LIMIT"
+    response = wire.response(ModelRequest((Message("user", "Hello."),)), "text/event-stream")
+    with pytest.raises(ProviderError) as caught:
+        response.receive(b"data: " + told + b"\n\n")
+    assert (caught.value.code, caught.value.retryable) == ("OVERLOADED", False)
 
 
 @pytest.mark.parametrize("status", [200, 429, 502])

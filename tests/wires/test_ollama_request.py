@@ -45,9 +45,15 @@ def test_a_plain_request() -> None:
     assert sent() == {
         "model": "qwen3",
         "stream": True,
+        "truncate": False,
         "messages": [{"role": "user", "content": "Hello."}],
         "options": {"num_ctx": 8192},
     }
+
+
+def test_a_prompt_that_does_not_fit_is_refused_and_not_cut_unless_asked_for() -> None:
+    assert sent()["truncate"] is False
+    assert sent(sampling=Sampling(extra={"truncate": True}))["truncate"] is True
 
 
 def test_sampling_stands_in_the_options_and_extra_wins() -> None:
@@ -155,6 +161,13 @@ def test_a_result_without_text_says_what_its_status_means() -> None:
         Message("assistant", (ToolCall("c1", "f"),)), Message("tool", (ToolResult("c1", status="interrupted"),))
     )
     assert "interrupted" in result["content"]
+
+
+def test_a_result_whose_call_is_not_there_names_no_tool() -> None:
+    _, said = messages(
+        Message("assistant", (ToolCall("c1", "f"),)), Message("tool", (ToolResult("gone", (Text("late"),)),))
+    )
+    assert said == {"role": "tool", "content": "late", "tool_call_id": "gone"}
 
 
 def test_blocks_of_others_are_left_out_and_its_own_go_back() -> None:

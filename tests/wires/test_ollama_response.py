@@ -43,6 +43,46 @@ def test_text_and_thought_are_increments() -> None:
 
 
 @pytest.mark.parametrize(
+    ("counted", "usage"),
+    [
+        ({"prompt_eval_count": 900, "prompt_eval_cached_count": 850, "eval_count": 3}, Usage(900, 3, 850)),
+        ({"prompt_eval_count": 29, "prompt_eval_cached_count": 0, "eval_count": 3}, Usage(29, 3, 0)),
+        ({"prompt_eval_count": 29, "eval_count": 3}, Usage(29, 3)),
+        ({"eval_count": 3}, Usage(None, 3)),
+        ({}, Usage()),
+    ],
+)
+def test_cached_tokens_are_a_part_of_the_prompt_and_what_is_not_counted_is_unknown(counted: Any, usage: Usage) -> None:
+    assert read(said("Hi"), done(**counted)).usage == usage
+
+
+OVERLONG = (
+    # As it passes on what llama.cpp's server says, and as it said so itself before and behind its own template.
+    json.dumps(
+        {
+            "error": {
+                "code": 400,
+                "message": "request (8889 tokens) exceeds the available context size (4096 tokens), try increasing it",
+                "type": "exceed_context_size_error",
+                "n_prompt_tokens": 8889,
+                "n_ctx": 4096,
+            }
+        }
+    ),
+    "the input length exceeds the context length",
+    "the prompt is longer than the context length currently available to the model; shorten the prompt, adjust the "
+    "context length in settings, or use a model with a longer context length",
+)
+
+
+@pytest.mark.parametrize("told", OVERLONG, ids=lambda told: told[:24])
+def test_a_prompt_that_does_not_fit_is_an_overflow(told: str) -> None:
+    error = OllamaWire().error(400, {}, json.dumps({"error": told}).encode())
+    assert (error.code, error.status) == ("CONTEXT_OVERFLOW", 400)
+    assert read({"error": told}).code == "CONTEXT_OVERFLOW"
+
+
+@pytest.mark.parametrize(
     ("reason", "ours"), [("stop", "stop"), ("length", "length"), (None, "stop"), ("load", "unknown")]
 )
 def test_the_reason_of_the_last_line(reason: str | None, ours: str) -> None:
@@ -67,6 +107,12 @@ def test_calls_are_told_by_their_place_whatever_index_the_server_gives() -> None
         ("", "g", {"b": 1}),
     ]
     assert message.finish_reason == "tool_use"
+
+
+def test_an_entry_that_calls_nothing_is_no_call() -> None:
+    outcome = read(said("Hi", tool_calls=[{}, {"function": {"name": ""}}, None]), done())
+    assert outcome.answer is not None
+    assert (outcome.answer.message.calls, outcome.answer.message.finish_reason) == ((), "stop")
 
 
 def test_calls_of_an_answer_that_was_cut_off_say_so() -> None:

@@ -183,6 +183,49 @@ def test_other_words_for_the_same_arguments_are_no_contradiction_but_other_argum
         assert Finish not in map(type, chunks)
 
 
+def test_a_call_whose_id_comes_late_is_told_once_and_by_that_id() -> None:
+    early = {"type": "function_call", "id": "fc_1", "name": "look", "arguments": ""}
+    for late in (call('{"a":1}', id="c7"), call('{"a":1}', id="c7") | {"id": "fc_2"}):
+        found = answer(item("added", early), piece('{"a":1}'), item("done", late), end(late))
+        assert found.calls == (ToolCall("c7", "look", '{"a":1}'),)
+        assert answer(item("added", early), piece('{"a":1}'), end(late)).calls == found.calls
+
+
+def test_a_call_that_has_no_id_of_its_own_is_told_once_and_by_that_of_its_item() -> None:
+    early = {"type": "function_call", "id": "fc_1", "name": "look", "arguments": ""}
+    late = {**early, "id": "fc_2", "arguments": '{"a":1}'}
+    for events in ([item("added", early), piece('{"a":1}'), item("done", late), end(late)], [item("done", early)]):
+        assert [told.id for told in answer(*events, DONE).calls] == ["fc_1"]
+
+
+def test_a_call_whose_id_changes_on_the_way_is_told_once() -> None:
+    first, second, third = (call('{"a":1}', id=id) for id in ("c1", "c2", "c3"))
+    told = [item("added", call()), piece('{"a":1}'), item("done", second), end(third)]
+    assert answer(*told).calls == (ToolCall("c1", "look", '{"a":1}'),)
+    other = call('{"a":2}', id="c4")
+    for events in ([item("done", first)], [item("done", first), item("added", other, 1), piece('{"a":2}', 1)]):
+        found = answer(*events, end(third, other))
+        assert [(told.id, told.input) for told in found.calls] == [("c1", {"a": 1}), ("c4", {"a": 2})]
+
+
+def test_calls_of_one_place_that_were_opened_at_once_are_closed_by_their_ids() -> None:
+    first, second = call('{"a":1}'), call('{"a":2}', id="c2")
+    opened = [item("added", call()), item("added", call(id="c2"))]
+    assert [told.id for told in answer(*opened, item("done", first), item("done", second), DONE).calls] == ["c1", "c2"]
+    assert answer(item("done", first), item("done", second), DONE).calls == (
+        ToolCall("c1", "look", '{"a":1}'),
+        ToolCall("c2", "look", '{"a":2}'),
+    )
+
+
+def test_calls_with_the_same_id_are_calls_of_their_own() -> None:
+    first, second = call('{"a":1}'), call('{"a":2}')
+    done = [item("done", first), item("done", second, 1)]
+    for events in ([end(first, second)], [*done, end(first, second)], [*done, end(second)], [*done, end(second, first)]):
+        assert [(told.id, told.input) for told in answer(*events).calls] == [("c1", {"a": 1}), ("c1", {"a": 2})]
+    assert len(answer(item("done", first), item("done", first, 1), end(first, first)).calls) == 2
+
+
 def test_names_that_the_vendor_refuses_are_mapped_back() -> None:
     wire = OpenAIResponsesWire()
     request = ModelRequest((Message("user", "Hi"),), tools=(ToolSpec("a.b", "", {}),))

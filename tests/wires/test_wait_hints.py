@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_agent import wires
 from trio_agent._ports import Wire
-from trio_agent.wires import AnthropicWire, GeminiWire, OllamaWire, OpenAIChatWire, OpenAIResponsesWire, classify
+from trio_agent.wires import classify
 from trio_agent.wires._wait_hints import parse_duration, wait_hint
 
 NOW = {"date": "Wed, 21 Oct 2026 07:28:00 GMT"}
@@ -92,6 +93,24 @@ def test_a_duration_that_is_written_is_read(hours: int, minutes: int, millisecon
             },
             20,
         ),
+        ({"x-ratelimit-reset-tokens-minute": "11.38", "x-ratelimit-reset-requests-day": "33011.4"}, 33011.4),
+        (
+            {
+                "x-ratelimit-remaining-tokens-minute": "0",
+                "x-ratelimit-reset-tokens-minute": "11.38",
+                "x-ratelimit-remaining-requests-day": "99",
+                "x-ratelimit-reset-requests-day": "33011.4",
+            },
+            11.38,
+        ),
+        ({"x-ratelimit-reset": "5"}, 5),
+        ({"x-ratelimit-reset": "5", "x-ratelimit-remaining": "1"}, None),
+        ({"x-ratelimit-reset": "1792567710", **NOW}, 30),
+        ({"x-ratelimit-reset": "1792567710500", **NOW}, 30.5),
+        ({"x-ratelimit-reset": "1792567710"}, None),
+        ({"x-ratelimit-reset": "1792567000", **NOW}, 0),
+        ({"anthropic-ratelimit-unified-5h-reset": "1792567690", **NOW}, 10),
+        ({"anthropic-ratelimit-tokens-limit": "7", "x-ratelimit-limit-tokens": "7", "x-reset": "7"}, None),
         ({"retry-after": "Wednesday, 21-Oct-26 07:28:30 GMT", **NOW}, 30),
         ({"retry-after": "Wed, 21 Oct 2026 09:28:30 +0200", **NOW}, 30),
         ({"retry-after": "7", "date": "yesterday"}, 7),
@@ -159,12 +178,9 @@ def test_google_says_it_in_the_body(delay: str, seconds: float | None) -> None:
     assert classify(429, {"Retry-After": "2"}, limited(delay)).retry_after == 2
 
 
-@pytest.mark.parametrize(
-    "wire",
-    [AnthropicWire(), GeminiWire(), OllamaWire(), OpenAIChatWire(), OpenAIResponsesWire()],
-    ids=lambda wire: type(wire).__name__,
-)
-def test_every_wire_hears_it(wire: Wire) -> None:
+@pytest.mark.parametrize("name", [name for name in wires.__all__ if name.endswith("Wire")])
+def test_every_wire_hears_it(name: str) -> None:
+    wire: Wire = getattr(wires, name)()
     error = wire.error(429, {"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": NOW["date"]}, b"")
     assert (error.code, error.retry_after) == ("RATE_LIMIT", 30)
     assert wire.error(503, {"x-should-retry": "false"}, b"").retryable is False

@@ -160,35 +160,53 @@ def _check_against_dialect(schema: Schema) -> None:
     dialect = jsonschema.validators.validator_for({"$schema": uri}, default=None) if known else None
     if dialect is None:
         raise Unusable(f"its schema is of an unknown dialect, {_shown(uri)}")
-    try:
-        dialect.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise Unusable(f"its schema is invalid at {_path(error.absolute_path)}: {error.message[:300]}") from error
+    _check_part(schema, dialect)
     specification = specification_with(uri)
     resource: SchemaResource = specification.create_resource(schema)
     registry = _library("jsonschema_specifications").REGISTRY
     resolver = registry.with_resource(resource.id() or "", resource).resolver_with_root(resource)
-    _check_references(resource, resolver)
+    seen: set[int] = set()
+    left = _referred(resource, resolver, seen)
+    while left:
+        reference, resolved = left.pop()
+        if id(resolved.contents) not in seen:
+            # Only the reference makes a schema of it: it stands below a word that the dialect does not know.
+            _check_part(resolved.contents, dialect, f" of {_shown(reference)}")
+            left += _referred(specification.create_resource(resolved.contents), resolved.resolver, seen)
 
 
-def _check_references(resource: Resource[Any], resolver: Any) -> None:  # Any: referencing's types are generic in both
+def _check_part(schema: object, dialect: Any, where: str = "") -> None:  # Any: a class of jsonschema's
+    jsonschema = _library("jsonschema")
+    try:
+        jsonschema.validators.validator_for(schema, default=dialect).check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = f"{_path(error.absolute_path)}{where}"
+        raise Unusable(f"its schema is invalid at {place}: {error.message[:300]}") from error
+
+
+def _referred(resource: Resource[Any], resolver: Any, seen: set[int]) -> list[tuple[str, Any]]:
+    # Any: referencing's types are generic in both
+    """The references in a schema and in its parts, and what each leads to; ``seen`` takes up the parts."""
     from referencing.exceptions import NoSuchResource, Unresolvable, Unretrievable
 
     contents: object = resource.contents
+    seen.add(id(contents))
+    found: list[tuple[str, Any]] = []
     if isinstance(contents, Mapping):
         for keyword in ("$ref", "$dynamicRef"):
             reference = cast("Mapping[str, object]", contents).get(keyword)
             if isinstance(reference, str):
                 try:
-                    _follow(reference, resolver)
+                    found.append((reference, _follow(reference, resolver)))
                 except (Unresolvable, NoSuchResource, Unretrievable, ValueError) as error:
                     raise Unusable(f"its schema has a reference that leads nowhere, {_shown(reference)}") from error
     for part in resource.subresources():
-        _check_references(part, resolver.in_subresource(part))
+        found += _referred(part, resolver.in_subresource(part), seen)
+    return found
 
 
-def _follow(reference: str, resolver: Any) -> None:  # Any: see above
-    """Resolve a reference, and those that it leads to at once; a circle of them says nothing."""
+def _follow(reference: str, resolver: Any) -> Any:  # Any: see above
+    """What a reference leads to, through those that it leads to at once; a circle of them says nothing."""
     seen: set[int] = set()
     while True:
         resolved = resolver.lookup(reference)
@@ -196,7 +214,7 @@ def _follow(reference: str, resolver: Any) -> None:  # Any: see above
         if not isinstance(target, Mapping | bool):
             raise ValueError("no schema")
         if not isinstance(target, Mapping) or len(cast("Mapping[str, object]", target)) != 1 or "$ref" not in target:
-            return
+            return resolved
         if id(cast(object, target)) in seen:
             raise ValueError("a circle")
         seen.add(id(cast(object, target)))
@@ -301,7 +319,11 @@ def _expected_branch(fault: _Fault) -> str:
     """What the branch of a union expected that the value comes nearest to."""
     branches: dict[str | int, list[_Fault]] = {}
     for inner in fault.context:
-        branches.setdefault(next(iter(inner.relative_schema_path)), []).append(inner)
+        # The schema false is a branch that takes nothing, and of it jsonschema does not say where it stands.
+        for branch in islice(inner.relative_schema_path, 1):
+            branches.setdefault(branch, []).append(inner)
+    if not branches:
+        return f"{_shown(fault.instance)} is not allowed"
     depth = len(list(fault.absolute_path))
     near = [
         inners

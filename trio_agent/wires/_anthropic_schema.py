@@ -40,6 +40,9 @@ ESCAPED: Final = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 MAX_DEPTH: Final = 64
 """Levels of a schema that are looked at."""
 
+MAX_PARTS: Final = 2_000
+"""Parts that are merged into one object; one more is taken to allow everything.  A few lines can ask for millions."""
+
 FORMATTED: Final = frozenset(
     {
         "$defs",
@@ -78,7 +81,7 @@ def input_schema(schema: JSONObject) -> JSONObject:
     modern.pop("$schema", None)
     if not any(key in modern for key in COMBINED):
         return {"properties": {}, **modern, "type": "object"}
-    return {**_merged(modern, modern, frozenset()), "type": "object"}
+    return {**_Merger(modern).merged(modern, frozenset()), "type": "object"}
 
 
 def _modern(schema: JSONObject, depth: int) -> JSONObject:
@@ -109,43 +112,55 @@ def _modern_part(part: object, depth: int) -> object:
     return _modern(cast(JSONObject, part), depth + 1) if isinstance(part, dict) else part
 
 
-def _merged(schema: JSONObject, root: JSONObject, seen: frozenset[str]) -> JSONObject:
-    """The schema without combinations at its top.
+class _Merger:
+    """Merges the parts of one schema."""
 
-    Args:
-      seen: the references that were followed on the way here.
-    """
-    flat: JSONObject = {key: value for key, value in schema.items() if key not in COMBINED}
-    properties = dict(as_object(flat.get("properties")))
-    required = as_list(flat.get("required"))[:]
-    closed = False
-    parts = [_merged(as_object(part), root, seen) for part in as_list(schema.get("allOf"))]
-    ref = as_text(schema.get("$ref"))
-    if ref and ref not in seen and len(seen) < MAX_DEPTH:
-        parts.append(_merged(referred(ref, root), root, seen | {ref}))
-    for part in parts:
-        for name, told in as_object(part.get("properties")).items():
-            known = properties.get(name, told)
-            properties[name] = told if known == told else {"allOf": [known, told]}
-        required += as_list(part.get("required"))
-        closed = closed or _is_closed(part)
-        flat = {**part, **flat}
-    for key in ("anyOf", "oneOf"):
-        branches = [_merged(as_object(part), root, seen) for part in as_list(schema.get(key)) if part is not False]
-        branches = [branch for branch in branches if _takes_objects(branch)]
-        for name, told in _alternatives(branches).items():
-            properties.setdefault(name, told)
-        if branches:
-            wanted = [as_list(branch.get("required")) for branch in branches]
-            required += [name for name in wanted[0] if all(name in names for names in wanted)]
-            closed = closed or all(map(_is_closed, branches))
-    flat["properties"] = properties
-    if required:
-        flat["required"] = list(dict.fromkeys(required))
-    # What else is allowed was said beside fewer properties: only "nothing else" holds for the merged ones too.
-    if closed or flat.get("additionalProperties") is not False:
-        flat.pop("additionalProperties", None)
-    return {**flat, "additionalProperties": False} if closed else flat
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, root: JSONObject) -> None:
+        self._root = root
+        self._left = MAX_PARTS
+
+    def merged(self, schema: JSONObject, seen: frozenset[str]) -> JSONObject:
+        """The schema without combinations at its top.
+
+        Args:
+          seen: the references that were followed on the way here.
+        """
+        self._left -= 1
+        if self._left < 0:
+            return {}
+        flat: JSONObject = {key: value for key, value in schema.items() if key not in COMBINED}
+        properties = dict(as_object(flat.get("properties")))
+        required = as_list(flat.get("required"))[:]
+        closed = False
+        parts = [self.merged(as_object(part), seen) for part in as_list(schema.get("allOf"))]
+        ref = as_text(schema.get("$ref"))
+        if ref and ref not in seen and len(seen) < MAX_DEPTH:
+            parts.append(self.merged(referred(ref, self._root), seen | {ref}))
+        for part in parts:
+            for name, told in as_object(part.get("properties")).items():
+                known = properties.get(name, told)
+                properties[name] = told if known == told else {"allOf": [known, told]}
+            required += as_list(part.get("required"))
+            closed = closed or _is_closed(part)
+            flat = {**part, **flat}
+        for key in ("anyOf", "oneOf"):
+            branches = [self.merged(as_object(part), seen) for part in as_list(schema.get(key)) if part is not False]
+            branches = [branch for branch in branches if _takes_objects(branch)]
+            for name, told in _alternatives(branches).items():
+                properties.setdefault(name, told)
+            if branches:
+                wanted = [as_list(branch.get("required")) for branch in branches]
+                required += [name for name in wanted[0] if all(name in names for names in wanted)]
+                closed = closed or all(map(_is_closed, branches))
+        flat["properties"] = properties
+        if required:
+            flat["required"] = list(dict.fromkeys(required))
+        # What else is allowed was said beside fewer properties: only "nothing else" holds for the merged ones too.
+        if closed or flat.get("additionalProperties") is not False:
+            flat.pop("additionalProperties", None)
+        return {**flat, "additionalProperties": False} if closed else flat
 
 
 def _alternatives(branches: Iterable[JSONObject]) -> JSONObject:
@@ -185,10 +200,16 @@ def has_format(schema: JSONObject) -> bool:
     All of its objects must be closed, it may not be recursive, and it must do without limits on numbers and
     lengths.  It is not rewritten: that would ask the model for something else than what is checked.
     """
-    return schema.get("type") == "object" and _is_formatted(schema, schema, frozenset())
+    return schema.get("type") == "object" and _is_formatted(schema, schema, frozenset(), set())
 
 
-def _is_formatted(schema: object, root: JSONObject, path: frozenset[str]) -> bool:
+def _is_formatted(schema: object, root: JSONObject, path: frozenset[str], known: set[str]) -> bool:
+    """As :func:`has_format`, of a part.
+
+    Args:
+      path: the references that were followed on the way here.
+      known: those behind which all is well and no way leads back; it takes up more.
+    """
     fields = as_object(schema)
     if not fields or not fields.keys() <= FORMATTED:
         return False
@@ -202,9 +223,11 @@ def _is_formatted(schema: object, root: JSONObject, path: frozenset[str]) -> boo
     if any(isinstance(value, dict | list) for value in (fields.get("const"), *as_list(fields.get("enum")))):
         return False
     ref = as_text(fields.get("$ref"))
-    if ref and (ref in path or not _is_formatted(referred(ref, root), root, path | {ref})):
-        return False
+    if ref and ref not in known:
+        if ref in path or not _is_formatted(referred(ref, root), root, path | {ref}, known):
+            return False
+        known.add(ref)
     parts = [*as_object(fields.get("properties")).values(), *as_list(fields.get("anyOf"))]
     if "items" in fields:
         parts.append(fields["items"])
-    return all(_is_formatted(part, root, path) for part in parts)
+    return all(_is_formatted(part, root, path, known) for part in parts)

@@ -83,6 +83,7 @@ OVERFLOW: Final = _pattern(
     r"context the overflows",
     r"context size has been exceeded",
     r"input length exceeds the context length",
+    r"prompt is longer than the context length",
     r"input is too long for requested model",
     r"`inputs` tokens \+ `max_new_tokens` must be",
     r"token count of \d+ exceeds the limit of \d+",

@@ -1,7 +1,8 @@
 """Ollama's own chat protocol, as bytes; does no I/O.
 
-Source: Ollama's API reference, "Generate a chat completion", read 2026-11, and recordings of two servers.  Left out:
-``template``, ``suffix`` and ``logprobs``.
+Source: Ollama's API reference, "Generate a chat completion", read 2026-11, recordings of two servers, and for
+``truncate``, which the reference lacks, the server's request types and its issue 17889, read 2026-12.  Left out:
+``template``, ``suffix``, ``shift`` and ``logprobs``.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class OllamaWire:
       the system prompt.
     - An output schema is sent as ``format``, but with tools, which the server's grammar would then forbid the model to
       call, it is told in the system prompt.
+    - ``truncate`` is false: a prompt that does not fit is an error, ``CONTEXT_OVERFLOW``.  Left to itself the server
+      cuts it without a word, and then counts what it kept, about half of the window.
     - What the server would drop of a tool's schema without a word, references above all, is said in words that it
       keeps.
     - Calls and results carry our ids, which older servers pass over, and results the tool's name.
@@ -76,8 +79,9 @@ class OllamaWire:
     """
 
     num_ctx: int = 8_192
-    """Tokens of the window that the server makes room for.  Always sent: its own default is a few thousand, and it
-    cuts a longer prompt silently.  A prompt whose usage comes near it has most likely been cut."""
+    """Tokens of the window that the server makes room for, for the prompt and the answer.  Always sent: its own default
+    may be a few thousand.  An old server passes over ``truncate``: there a count of the prompt that is smaller than it
+    should be is the only sign that it was cut."""
     rules: tuple[ErrorRule, ...] = attrs.field(default=RULES, repr=False)
     """What errors mean."""
     _kept: KeptEncodings = attrs.field(factory=KeptEncodings, init=False, repr=False, eq=False)
@@ -105,7 +109,7 @@ class OllamaWire:
     def _body(self, request: ModelRequest, model: str) -> bytes:
         tools = self._kept.tools(request.tools, _tool)
         offered = bool(request.tools) and request.tool_choice != "none"
-        fields: dict[str, bytes] = {"model": dump(model), "stream": b"true"}
+        fields: dict[str, bytes] = {"model": dump(model), "stream": b"true", "truncate": b"false"}
         if offered:
             fields["tools"] = tools.encoded
         fields["messages"] = self._messages(request, tools.names, offered=offered)

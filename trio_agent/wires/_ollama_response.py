@@ -80,7 +80,11 @@ class OllamaGrammar:
     def _read_end(self, fields: JSONObject, chunks: list[ModelChunk]) -> None:
         self.over = self.complete = True
         self._reason = as_text(fields.get("done_reason")) or None
-        # A prompt that was cached may not be counted: unknown, and not 0.
-        usage = Usage(as_count(fields.get("prompt_eval_count")), as_count(fields.get("eval_count")))
+        # Older servers may not count a prompt that was cached: unknown, and not 0.  Newer ones count all of it.
+        usage = Usage(
+            as_count(fields.get("prompt_eval_count")),
+            as_count(fields.get("eval_count")),
+            as_count(fields.get("prompt_eval_cached_count")),
+        )
         if usage != Usage():
             chunks.append(UsageReport(usage))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -33,15 +33,12 @@ PART: Final = re.compile(
 DURATION: Final = re.compile(rf"(?:{PART.pattern}\s?)+", re.IGNORECASE)
 ASKED: Final = re.compile(r"\b(?:try again|retry|wait)\s+(?:(?:in|after|for)\s+)?(?=\d)", re.IGNORECASE)
 
-RESETS: Final = (
-    ("x-ratelimit-reset-requests", "x-ratelimit-remaining-requests"),
-    ("x-ratelimit-reset-tokens", "x-ratelimit-remaining-tokens"),
-    ("anthropic-ratelimit-requests-reset", "anthropic-ratelimit-requests-remaining"),
-    ("anthropic-ratelimit-tokens-reset", "anthropic-ratelimit-tokens-remaining"),
-    ("anthropic-ratelimit-input-tokens-reset", "anthropic-ratelimit-input-tokens-remaining"),
-    ("anthropic-ratelimit-output-tokens-reset", "anthropic-ratelimit-output-tokens-remaining"),
-)
-"""A header that says when an allowance is full again, and the one that says what is left of it."""
+RESET: Final = re.compile(r"x-ratelimit-reset(?:-.+)?|anthropic-ratelimit-.+-reset")
+"""A header that says when an allowance is full again; with ``remaining`` for ``reset``, the one of what is left of it."""
+
+SINCE_1970: Final = 1e9
+"""A number of this size is no wait but a point in time, in seconds since 1970, or in milliseconds if it is a hundred
+times larger."""
 
 
 def wait_hint(
@@ -92,32 +89,35 @@ def _number(text: str) -> float | None:
 def _resets(headers: Mapping[str, str]) -> list[float]:
     """Of the allowances that may have run out: one of which something is left did not."""
     found: list[float] = []
-    for reset, remaining in RESETS:
-        if (_number(headers.get(remaining, "")) or 0) > 0:
+    for name, text in headers.items():
+        if RESET.fullmatch(name) is None or (_number(headers.get(name.replace("reset", "remaining"), "")) or 0) > 0:
             continue
-        seconds = _moment(headers, headers.get(reset, ""))
+        seconds = _moment(headers, text)
         if seconds is not None:
             found.append(seconds)
     return found
 
 
 def _moment(headers: Mapping[str, str], text: str) -> float | None:
-    """Seconds of a duration, or until a point in time in either of its written forms."""
-    duration = parse_duration(text)
-    if duration is not None:
-        return duration
-    then, now = _date(text), _date(headers.get("date", ""))
-    if then is None or now is None:
-        return None
-    return max((then - now) / timedelta(seconds=1), 0.0)
+    """Seconds of a duration, or until a point in time in one of its written forms."""
+    then = parse_duration(text)
+    if then is None:
+        then = _date(text)
+    elif then < SINCE_1970:
+        return then
+    elif then >= SINCE_1970 * 100:
+        then /= 1000
+    now = _date(headers.get("date", ""))
+    return None if then is None or now is None else max(then - now, 0.0)
 
 
-def _date(text: str) -> datetime | None:
+def _date(text: str) -> float | None:
+    """Seconds since 1970."""
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             date = read(text)
         except (ValueError, TypeError, IndexError, OverflowError):
             continue
         if date.tzinfo is not None:
-            return date
+            return date.timestamp()
     return None
