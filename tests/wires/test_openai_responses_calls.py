@@ -46,6 +46,7 @@ WAYS = st.fixed_dictionaries(
         "item_done": st.booleans(),
         "in_the_end": st.booleans(),
         "index": st.sampled_from(["index", "id", "same"]),
+        "ids": st.sampled_from(["steady", "late", "changing"]),
     }
 )
 
@@ -58,7 +59,9 @@ def tellings(number: int, told: Event, way: dict[str, Any]) -> list[Event]:
     told = {"id": f"i{number}", **told}
     events: list[Event] = []
     if way["added"]:
-        empty: Event = {"content": []} if told["type"] == "message" else {"arguments": ""}
+        empty: Event = (
+            {"content": []} if told["type"] == "message" else {"arguments": "", "call_id": first_id(told, way)}
+        )
         events.append(event("output_item.added", item={**told, **empty}, **place))
     if told["type"] == "message":
         stem, whole, text = "output_text", "text", told["content"][0]["text"]
@@ -73,6 +76,12 @@ def tellings(number: int, told: Event, way: dict[str, Any]) -> list[Event]:
     if way["item_done"]:
         events.append(event("output_item.done", item=told, **place))
     return events
+
+
+def first_id(told: Event, way: dict[str, Any]) -> str | None:
+    """The id of a call in the event that opens it."""
+    given: dict[str, str | None] = {"steady": told["call_id"], "late": None, "changing": f"{told['call_id']}-early"}
+    return given[way["ids"]]
 
 
 def is_whole(told: Event, way: dict[str, Any]) -> bool:
@@ -94,11 +103,18 @@ def test_nothing_is_lost_and_nothing_doubled_however_it_is_told(parts: list[tupl
         way = {**way, "added": True, "item_done": True}
     if not all(is_whole(told, way) for told in output):
         way = {**way, "item_done": True}
+    if way["ids"] != "steady":
+        way = {**way, "item_done": True}
     events = [found for number, told in enumerate(output) for found in tellings(number, told, way)]
-    found = answer(*events, end(*(output if way["in_the_end"] else ())))
+    last = [
+        {**told, "call_id": f"{told['call_id']}-late"} if told["type"] == "function_call" else told for told in output
+    ]
+    in_the_end = last if way["ids"] == "changing" else output
+    found = answer(*events, end(*(in_the_end if way["in_the_end"] else ())))
+    early = "-early" if way["ids"] == "changing" and way["added"] else ""
     assert found.text == "".join(text for is_call, text in parts if not is_call)
     assert [(told.id, told.name, told.input) for told in found.calls] == [
-        (f"c{number}", "look", {"x": text}) for number, (is_call, text) in enumerate(parts) if is_call
+        (f"c{number}{early}", "look", {"x": text}) for number, (is_call, text) in enumerate(parts) if is_call
     ]
     kinds = ["call" if is_call else "text" for is_call, _ in parts]
     merged = [kind for n, kind in enumerate(kinds) if kind == "call" or n == 0 or kinds[n - 1] == "call"]
@@ -221,9 +237,49 @@ def test_calls_of_one_place_that_were_opened_at_once_are_closed_by_their_ids() -
 def test_calls_with_the_same_id_are_calls_of_their_own() -> None:
     first, second = call('{"a":1}'), call('{"a":2}')
     done = [item("done", first), item("done", second, 1)]
-    for events in ([end(first, second)], [*done, end(first, second)], [*done, end(second)], [*done, end(second, first)]):
+    for events in (
+        [end(first, second)],
+        [*done, end(first, second)],
+        [*done, end(second)],
+        [*done, end(second, first)],
+    ):
         assert [(told.id, told.input) for told in answer(*events).calls] == [("c1", {"a": 1}), ("c1", {"a": 2})]
     assert len(answer(item("done", first), item("done", first, 1), end(first, first)).calls) == 2
+
+
+def test_a_call_that_only_the_last_event_tells_of_is_a_call_of_its_own() -> None:
+    found = answer(item("done", call('{"a":1}')), end(call('{"a":2}', id="c9")))
+    assert [(told.id, told.input) for told in found.calls] == [("c1", {"a": 1}), ("c9", {"a": 2})]
+
+
+def test_the_last_event_completes_calls_in_whatever_order_it_tells_of_them() -> None:
+    first, second = call('{"a":1}'), call('{"a":2}', id="c2")
+    opened = [item("added", call()), item("added", call(id="c2"), 1), piece('{"a"'), piece('{"a"', 1)]
+    found = answer(*opened, end(second, first))
+    assert [(told.id, told.input) for told in found.calls] == [("c1", {"a": 1}), ("c2", {"a": 2})]
+
+
+def test_a_call_whose_id_changes_is_known_by_what_its_arguments_mean() -> None:
+    whole = '{"a":1,"b":2}'
+    for events in ([item("done", call(whole))], [item("added", call(whole))]):
+        found = answer(*events, end(call('{"b": 2, "a": 1}', id="c2")))
+        assert [(told.id, told.input) for told in found.calls] == [("c1", {"a": 1, "b": 2})]
+
+
+def test_an_item_that_opens_is_another_one_though_the_one_before_it_was_not_closed() -> None:
+    opened = [item("added", call('{"a":1}')), item("added", call('{"a":2}', id="c2"))]
+    assert [(told.id, told.input) for told in answer(*opened, DONE).calls] == [("c1", {"a": 1}), ("c2", {"a": 2})]
+
+
+def test_a_call_with_free_text_has_the_id_of_its_item_and_is_known_by_each_letter() -> None:
+    told = {"type": "custom_tool_call", "name": "sql", "call_id": "c2", "input": '{"a":1}'}
+    opened = item("added", {**told, "call_id": "c1", "input": ""})
+    [native, found, _] = read(opened, item("done", told), end({**told, "call_id": "c3"}))
+    assert isinstance(native, NativeChunk)
+    assert isinstance(found, CallChunk)
+    assert (found.id, json.loads(native.block.data)["call_id"]) == ("c2", "c2")
+    spaced = {**told, "call_id": "c3", "input": '{"a": 1}'}
+    assert [call.id for call in answer(item("done", told), end(spaced)).calls] == ["c2", "c3"]
 
 
 def test_names_that_the_vendor_refuses_are_mapped_back() -> None:

@@ -76,6 +76,7 @@ class ResponsesGrammar:
 
     field = "output"
     __slots__ = (
+        "_called",
         "_calls",
         "_classify",
         "_item_ids",
@@ -95,6 +96,7 @@ class ResponsesGrammar:
         self._calls = Calls(names, known)
         self._items: list[_Item] = []
         self._open: dict[int | str, _Item] = {}  # the latest one of each output index
+        self._called: dict[tuple[int | str, str], _Item] = {}  # those that are calls, by output index and call id
         self._latest: int | str = 0
         self._natives: Counter[str] = Counter()  # how many items of each type were kept whole
         self._item_ids: set[str] = set()  # theirs
@@ -180,12 +182,17 @@ class ResponsesGrammar:
         id = as_text(fields.get("item_id")) or as_text(told.get("id"))
         key: int | str = index if index is not None else id or self._latest
         self._latest = key
-        item, kind, call_id = self._open.get(key), as_text(told.get("type")), as_text(told.get("call_id"))
-        # Servers that give all items the same index close one before they open the next.
-        if item is None or item.kind != kind or (opens and item.done) or _is_other(item.call, call_id):
+        kind, call_id = as_text(told.get("type")), as_text(told.get("call_id"))
+        item = self._called.get((key, call_id)) or self._open.get(key)
+        # Servers that give all items the same index open or close one before they tell of the next.  But an item
+        # that is open is closed by the event that says so, though its id may be another one by then.
+        ended = item is not None and (opens or item.done) and _is_other(item.call, call_id)
+        if item is None or item.kind != kind or (opens and item.done) or ended:
             item = _Item(kind, self._calls.new(kind) if kind in CALLS else None)
             self._items.append(item)
             self._open[key] = item
+        if item.call is not None and call_id:
+            self._called[key, call_id] = item
         return item
 
     def _close(self, item: _Item, told: JSONObject, chunks: list[ModelChunk]) -> None:
@@ -260,7 +267,7 @@ class ResponsesGrammar:
         """Hand out what only the last event tells.
 
         Some servers leave items out of it, so they are not told apart by their places: texts are held against all
-        that was said, calls are known by their ids, and items that were kept whole are counted.
+        that was said, calls by what they have in common, and items that were kept whole are counted.
         """
         left: dict[str, int] = {}
         for what in (TEXT, SUMMARY, THOUGHT):
@@ -268,10 +275,11 @@ class ResponsesGrammar:
             told = "".join(text for item in output for text in _texts(item).get(what, ()))
             left[what] = len(said) if told.startswith(said) else len(told)
         seen: Counter[str] = Counter()
+        calls = iter(self._calls.match([item for item in output if item.get("type") in CALLS]))
         for told_item in output:
             kind = as_text(told_item.get("type"))
             if kind in CALLS:
-                self._calls.settle(told_item, seen[kind], chunks)
+                self._calls.close(next(calls), told_item, chunks)
             item = _Item(kind)
             item.phase = as_text(told_item.get("phase"))
             for what, texts in _texts(told_item).items():
